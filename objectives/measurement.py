@@ -1,0 +1,153 @@
+"""Everything measured in one attempt: immutable summaries with intervals. Missing is None."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Percentile = str
+PERCENTILES: tuple[Percentile, ...] = ("p50", "p90", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value, the number of observations behind it and, where known, its 90% interval."""
+
+    value: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A latency distribution in milliseconds of engine time.
+
+    `censored` counts the observations that were cut at a stated cap (a configuration which cannot
+    hold the rate): the percentile is then a lower bound.
+    """
+
+    mean: Estimate
+    p50: Estimate
+    p90: Estimate
+    p95: Estimate
+    p99: Estimate
+    max: Estimate
+    censored: int = 0
+
+    def percentile(self, name: Percentile) -> Estimate:
+        """The estimate called `p50`, `p90`, `p95` or `p99`; KeyError for any other name."""
+        if name not in PERCENTILES:
+            raise KeyError(name)
+        estimate: Estimate = getattr(self, name)
+        return estimate
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Requests of one segment's window: scheduled in it, and what became of them."""
+
+    scheduled: int
+    completed: int
+    failed: int
+    unfinished: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySegment:
+    """Open loop at the study's rate."""
+
+    window_s: float
+    offered_per_s: float
+    achieved_per_s: float
+    requests: RequestCounts
+    ttft_ms: Distribution | None
+    tpot_ms: Distribution | None
+    itl_ms: Distribution | None
+    e2e_ms: Distribution | None
+    output_tokens_per_s: Estimate | None
+    slo_attainment: Estimate | None
+    goodput_per_s: Estimate | None
+    preemptions: int | None
+    kv_usage_peak: float | None
+    running_peak: float | None
+    waiting_peak: float | None
+    gpu_utilization: float | None = None
+
+    @property
+    def preemptions_per_request(self) -> float | None:
+        """Preemptions in the window over requests scheduled in it; None when not measured."""
+        if self.preemptions is None or self.requests.scheduled == 0:
+            return None
+        return self.preemptions / self.requests.scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class CapacitySegment:
+    """Closed loop, saturated, in steady state."""
+
+    window_s: float
+    concurrency: int
+    requests: RequestCounts
+    output_tokens_per_s: Estimate | None
+    requests_per_s: Estimate | None
+    preemptions: int | None
+    kv_usage_peak: float | None
+    running_peak: float | None
+    waiting_peak: float | None
+    gpu_utilization: float | None = None
+
+    @property
+    def preemptions_per_request(self) -> float | None:
+        """Preemptions in the window over requests finished in it; None when not measured."""
+        if self.preemptions is None or self.requests.completed == 0:
+            return None
+        return self.preemptions / self.requests.completed
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """Quality of the measuring instrument, wall-clock milliseconds, and the verdict on it."""
+
+    valid: bool
+    reasons: tuple[str, ...]
+    send_lag_p50_ms: float | None
+    send_lag_p99_ms: float | None
+    client_cpu_share: float | None
+    loop_stall_max_ms: float | None
+    clock: str
+    client_output_tokens: int | None = None
+    server_output_tokens: int | None = None
+    prefix_hit_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What the running engine itself reported; None where it did not."""
+
+    version: str | None = None
+    kv_cache_tokens: int | None = None
+    max_concurrency: float | None = None
+    weights_gib: float | None = None
+    kv_cache_gib: float | None = None
+    graph_gib: float | None = None
+    startup_s: float | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    chunked_prefill: bool | None = None
+    gpu_memory_utilization: float | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One attempt's measurement; scoring never changes it."""
+
+    latency: LatencySegment
+    capacity: CapacitySegment
+    instrument: Instrument
+    engine: EngineFacts
+    workload_digest: str
+    workload_seed: int
+    simulated: bool
+    time_scale: float = 1.0
+    notes: tuple[str, ...] = field(default=())

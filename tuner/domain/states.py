@@ -1,0 +1,109 @@
+"""States of studies, trials and attempts, and the moves between them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class StudyState(Enum):
+    """Where a study stands; `active` means some process may claim and drive it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (StudyState.COMPLETE, StudyState.FAILED, StudyState.CANCELLED)
+
+
+class StudyPhase(Enum):
+    """What a study is doing, in order."""
+
+    BASELINE = "baseline"
+    SEARCH = "search"
+    CONFIRMATION = "confirmation"
+    RECOMMENDATION = "recommendation"
+    DONE = "done"
+
+
+class TrialState(Enum):
+    """DESIGN.md §4: complete, infeasible and pruned are knowledge; failed means we failed."""
+
+    QUEUED = "queued"
+    LAUNCHING = "launching"
+    WARMING_UP = "warming_up"
+    MEASURING = "measuring"
+    STOPPING = "stopping"
+    COMPLETE = "complete"
+    INFEASIBLE = "infeasible"
+    PRUNED = "pruned"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL_TRIAL_STATES
+
+    def may_become(self, later: TrialState) -> bool:
+        """Whether the move is allowed; a new attempt takes a live trial back to `launching`."""
+        if self.terminal:
+            return False
+        if later.terminal:
+            return True
+        if later is TrialState.LAUNCHING:
+            return True
+        return _ORDER.index(later) >= _ORDER.index(self)
+
+
+_TERMINAL_TRIAL_STATES = frozenset(
+    {
+        TrialState.COMPLETE,
+        TrialState.INFEASIBLE,
+        TrialState.PRUNED,
+        TrialState.FAILED,
+        TrialState.CANCELLED,
+    }
+)
+_ORDER = (
+    TrialState.QUEUED,
+    TrialState.LAUNCHING,
+    TrialState.WARMING_UP,
+    TrialState.MEASURING,
+    TrialState.STOPPING,
+)
+
+
+class TrialOrigin(Enum):
+    """Who proposed a trial."""
+
+    BASELINE = "baseline"
+    PRESET = "preset"
+    SPACE_FILLING = "space_filling"
+    ENGINE_MODEL = "engine_model"
+    SAMPLER = "sampler"
+    MANUAL = "manual"
+
+
+class AttemptPurpose(Enum):
+    """Why an attempt was made."""
+
+    SEARCH = "search"
+    BASELINE_REPEAT = "baseline_repeat"
+    CONFIRMATION = "confirmation"
+
+
+class AttemptOutcome(Enum):
+    """How an attempt ended. `environment` and `invalid` repeat it; `fatal` stops the study."""
+
+    RUNNING = "running"
+    MEASURED = "measured"
+    INFEASIBLE = "infeasible"
+    ENVIRONMENT = "environment"
+    INVALID = "invalid"
+    FATAL = "fatal"
+    CANCELLED = "cancelled"
+    LOST = "lost"

@@ -1,0 +1,60 @@
+"""What the load generator is told to do. All durations are seconds of engine time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRequest:
+    """One request: exact token counts, a seed for its unique prompt, and when it is due.
+
+    `due_s` counts from the start of its segment; None in a closed loop, where a request is sent as
+    soon as a slot is free.
+    """
+
+    index: int
+    prompt_tokens: int
+    output_tokens: int
+    prompt_seed: int
+    due_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLoopSegment:
+    """Requests at their due times; those due within [warmup_s, warmup_s + window_s) are measured."""
+
+    requests: tuple[PlannedRequest, ...]
+    warmup_s: float
+    window_s: float
+    drain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLoopSegment:
+    """`concurrency` requests always in flight; the list is sent in order until the window closes."""
+
+    requests: tuple[PlannedRequest, ...]
+    concurrency: int
+    warmup_s: float
+    window_s: float
+
+
+Segment = OpenLoopSegment | ClosedLoopSegment
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """A whole measurement's load against one running engine.
+
+    `time_scale` is the engine's seconds per wall second: the generator sends that much faster and
+    reports latencies in engine time. `salt` keeps prompts of different measurements apart.
+    """
+
+    base_url: str
+    model: str
+    segments: tuple[Segment, ...]
+    vocabulary_size: int
+    salt: int
+    time_scale: float
+    stall_s: float
