@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+
+FactValue = bool | int | float | str | None
 
 
 class Consequence(Enum):
@@ -12,18 +15,24 @@ class Consequence(Enum):
     INFEASIBLE = "infeasible"
     RETRY = "retry"
     STOP_STUDY = "stop_study"
+    NONE = "none"
+    """Nothing is wrong (class `ok`), or nothing follows for this configuration."""
 
 
 class Phase(Enum):
-    """How far the deepest engine process had come."""
+    """How far the deepest engine process had come; `any` when the log does not tell."""
 
+    ARGPARSE = "argparse"
+    CONFIG = "config"
     INIT = "init"
     LOAD = "load"
     PROFILE = "profile"
     KV_SIZING = "kv_sizing"
     CAPTURE = "capture"
     WARMUP = "warmup"
+    READY = "ready"
     SERVING = "serving"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,7 @@ class Remedy:
 
     knob: str
     direction: str
-    value: str | None = None
+    value: bool | int | float | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +57,12 @@ class Diagnosis:
     returncode: int | None = None
     severity: float | None = None
     """How far off the configuration was, in the failing resource's own ratio; None when unknown."""
+    tunable: bool = False
+    """Whether a launch parameter can cure it."""
+    facts: Mapping[str, FactValue] = field(default_factory=dict, hash=False)
+    """Numbers read from the log, named as in docs/diagnosis.md; None where the text has none."""
+
+    @property
+    def retry_same_config(self) -> bool:
+        """Whether the same configuration may well run when it is started again."""
+        return self.consequence is Consequence.RETRY
