@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.study.confirmation import (
+    BURST_MAX_PROMPT_TOKENS,
+    BURST_MAX_REQUESTS,
+    ArmRound,
+    ConfirmationState,
+    SearchResult,
+    arm_order,
+    burst_size,
+    choose_finalists,
+    held_out_seed,
+    next_arm,
+)
+
+
+def results(*scores: float) -> list[SearchResult]:
+    return [SearchResult(i + 1, f"digest{i + 1}", s) for i, s in enumerate(scores)]
+
+
+def test_the_best_by_score_are_confirmed_best_first() -> None:
+    assert choose_finalists(results(0.1, 0.3, -0.2, 0.2), "baseline", 2) == (2, 4)
+
+
+def test_nothing_that_scored_below_the_reference_is_confirmed() -> None:
+    assert choose_finalists(results(-0.1, 0.0), "baseline", 2) == ()
+
+
+def test_the_reference_configuration_is_not_its_own_rival() -> None:
+    assert choose_finalists(results(0.1, 0.3), "digest2", 2) == (1,)
+
+
+def test_equal_scores_go_to_the_older_trial() -> None:
+    assert choose_finalists(results(0.2, 0.2, 0.2), "baseline", 1) == (1,)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=6, unique=True))
+def test_over_as_many_rounds_as_arms_each_arm_is_first_once(arms: list[int]) -> None:
+    firsts = [arm_order(arms, r)[0] for r in range(len(arms))]
+    assert sorted(firsts) == sorted(arms)
+    assert all(sorted(arm_order(arms, r)) == sorted(arms) for r in range(len(arms)))
+
+
+@given(st.integers(0, 2**31 - 1))
+def test_held_out_seeds_are_fresh_in_every_round(seed: int) -> None:
+    seeds = [held_out_seed(seed, r) for r in range(10)]
+    assert len({seed, *seeds}) == 11
+
+
+class Confirmation:
+    """Drives `next_arm` to its end; every arm-round is measured unless `fails` says otherwise."""
+
+    def __init__(
+        self,
+        difference: Callable[[int, int], float],
+        *,
+        finalists: tuple[int, ...] = (4, 7),
+        fails: frozenset[ArmRound] = frozenset(),
+    ) -> None:
+        self.difference = difference
+        self.finalists = finalists
+        self.fails = fails
+        self.order: list[ArmRound] = []
+        self.out: set[int] = set()
+
+    def state(self) -> ConfirmationState:
+        differences = {
+            f: tuple(
+                self.difference(f, a.round)
+                for a in self.order
+                if a.trial_number == f and a not in self.fails
+            )
+            for f in self.finalists
+        }
+        return ConfirmationState(
+            0, self.finalists, frozenset(self.order), differences, frozenset(self.out)
+        )
+
+    def run(self, rounds: int = 3, max_rounds: int = 6) -> list[ArmRound]:
+        while (arm := next_arm(self.state(), rounds, max_rounds)) is not None:
+            self.order.append(arm)
+            if arm in self.fails:
+                self.out.add(arm.trial_number)
+        return self.order
+
+
+def test_a_clear_gain_needs_only_the_minimum_of_rounds() -> None:
+    order = Confirmation(lambda f, r: 0.2 + 0.01 * r).run()
+    assert len(order) == 9
+    assert {a.round for a in order} == {0, 1, 2}
+
+
+def test_rounds_are_interleaved_and_rotated() -> None:
+    order = Confirmation(lambda f, r: 0.2).run()
+    assert [a.trial_number for a in order] == [0, 4, 7, 4, 7, 0, 7, 0, 4]
+
+
+def test_an_undecided_interval_asks_for_more_rounds_up_to_the_limit() -> None:
+    order = Confirmation(lambda f, r: 0.3 if r % 2 else -0.25).run(max_rounds=5)
+    assert max(a.round for a in order) == 4
+
+
+def test_a_failed_finalist_takes_no_further_part() -> None:
+    failing = frozenset({ArmRound(7, 0)})
+    order = Confirmation(lambda f, r: 0.2, fails=failing).run()
+    assert [a for a in order if a.trial_number == 7] == [ArmRound(7, 0)]
+    assert sum(a.trial_number == 4 for a in order) == 3
+
+
+def test_no_further_start_once_every_finalist_is_out() -> None:
+    failing = frozenset({ArmRound(4, 0), ArmRound(7, 0)})
+    order = Confirmation(lambda f, r: 0.2, fails=failing).run()
+    assert order == [ArmRound(0, 0), ArmRound(4, 0), ArmRound(7, 0)]
+
+
+def test_without_finalists_nothing_is_started() -> None:
+    assert Confirmation(lambda f, r: 0.0, finalists=()).run() == []
+
+
+@given(st.data())
+def test_it_ends_and_repeats_nothing_whatever_is_measured(data: st.DataObject) -> None:
+    confirmation = Confirmation(lambda f, r: data.draw(st.floats(-0.5, 0.5)))
+    order = confirmation.run(rounds=2, max_rounds=4)
+    assert len(order) == len(set(order))
+    assert len(order) <= 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("max_num_seqs", "longest", "expected"),
+    [
+        (16, 1000, 16),
+        (1024, 10, BURST_MAX_REQUESTS),
+        (256, 8192, BURST_MAX_PROMPT_TOKENS // 8192),
+        (8, 10_000_000, 1),
+    ],
+)
+def test_the_burst_is_bounded(max_num_seqs: int, longest: int, expected: int) -> None:
+    assert burst_size(max_num_seqs, longest) == expected

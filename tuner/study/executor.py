@@ -1,0 +1,93 @@
+"""Where an attempt runs: what goes in, what comes back, and what is reported meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from objectives.measurement import Measurement
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.diagnosis import Diagnosis
+from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.states import AttemptOutcome, TrialState
+from tuner.domain.study_spec import DeadlinesSpec, EngineSpec, SloSpec, WorkloadSpec
+from tuner.engine.launcher import ProcessIdentity
+from tuner.study.calibration import LoadCalibration
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRequest:
+    """One attempt as data: nothing here depends on the process which asks for it.
+
+    Without `calibration` the attempt calibrates the load on its own engine before it measures.
+    `workload_seed` decides lengths, arrivals and prompts; equal seeds give equal requests.
+    """
+
+    command: LaunchCommand
+    engine: EngineSpec
+    workload: WorkloadSpec
+    base_dir: Path
+    workload_seed: int
+    max_model_len: int
+    vocabulary_size: int
+    baseline_max_num_seqs: int
+    calibration: LoadCalibration | None
+    slo: SloSpec | None
+    deadlines: DeadlinesSpec
+    directory: Path
+    salt: int
+    burst: bool = False
+    """Whether a worst-case burst follows the measurement: does what starts also survive?"""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How an attempt ended. `reason` is for people; the diagnosis is the evidence.
+
+    `weakness` says how the engine suffered in the burst although it was measured before.
+    """
+
+    outcome: AttemptOutcome
+    reason: str
+    duration_s: float
+    measurement: Measurement | None = None
+    diagnosis: Diagnosis | None = None
+    calibration: LoadCalibration | None = None
+    weakness: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """Ephemeral progress of the running load: never stored."""
+
+    segment: str
+    elapsed_s: float
+    total_s: float
+    completed_requests: int
+
+
+class AttemptListener(Protocol):
+    """Hears of an attempt while it runs; called in the thread which executes it."""
+
+    def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity) -> None:
+        """The engine exists from now on; the record must be durable when this returns."""
+
+    def entered(self, state: TrialState) -> None:
+        """The attempt moved on to `state`."""
+
+    def load_progress(self, status: LoadStatus) -> None:
+        """The load moved on."""
+
+
+class Executor(Protocol):
+    """Runs attempts, one call per attempt."""
+
+    def execute(
+        self, request: AttemptRequest, listener: AttemptListener, cancellation: Cancellation
+    ) -> AttemptResult:
+        """Launch, load, stop and summarise; returns for every end including a cancelled one.
+
+        Raises StartupError when no attempt of the study can ever run here. Whatever else goes
+        wrong is an outcome. No process of the attempt is left when this returns.
+        """
