@@ -49,14 +49,18 @@ class ConfirmationState:
 
 
 def choose_finalists(
-    results: Sequence[SearchResult], reference_digest: str, count: int
+    results: Sequence[SearchResult], reference: SearchResult, count: int
 ) -> tuple[int, ...]:
     """The best `count` by score which beat the reference at all and are not it; ties to the older.
 
     A configuration which scored no better than the reference when it had every chance cannot be
     recommended, so no engine time is spent on it.
     """
-    rivals = [r for r in results if r.score > 0 and r.config_digest != reference_digest]
+    rivals = [
+        r
+        for r in results
+        if r.score > reference.score and r.config_digest != reference.config_digest
+    ]
     ranked = sorted(rivals, key=lambda r: (-r.score, r.trial_number))
     return tuple(r.trial_number for r in ranked[:count])
 

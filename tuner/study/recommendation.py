@@ -7,13 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from objectives import preemption
 from objectives.measurement import Distribution, Estimate, Measurement
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.study.intervals import PRACTICAL_GAIN, GainInterval, gain_interval, gain_percent
-
-FRAGILE_PREEMPTIONS_PER_REQUEST = 0.1
-"""Beyond one preemption in ten requests a configuration lives off its last KV block; a healthy
-server showed 1,538 in 19,801."""
 
 
 class Verdict(Enum):
@@ -163,25 +160,13 @@ def _weaknesses(candidate: Candidate) -> tuple[str, ...]:
     """What was told, and preemption beyond what the reference itself shows in the same round."""
     worst: float | None = None
     for pair in candidate.rounds:
-        own, other = _preemptions(pair.candidate), _preemptions(pair.reference)
-        if own is None or own < FRAGILE_PREEMPTIONS_PER_REQUEST or own <= (other or 0.0):
+        own, other = preemption.rate(pair.candidate), preemption.rate(pair.reference)
+        if own is None or own <= preemption.HEALTHY_PER_REQUEST or own <= (other or 0.0):
             continue
         worst = own if worst is None else max(worst, own)
     if worst is None:
         return candidate.weaknesses
     return (*candidate.weaknesses, f"up to {worst:.2f} preemptions per request, more than before")
-
-
-def _preemptions(measurement: Measurement) -> float | None:
-    known = [
-        rate
-        for rate in (
-            measurement.latency.preemptions_per_request,
-            measurement.capacity.preemptions_per_request,
-        )
-        if rate is not None
-    ]
-    return max(known) if known else None
 
 
 def _change(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.measurement import Estimate
-from tests.unit.study.measurements import measurement
+from tests.support.study_measurements import measurement
 from tuner.study.calibration import (
     CONCURRENCY_HIGH,
     CONCURRENCY_LOW,

@@ -24,20 +24,28 @@ def results(*scores: float) -> list[SearchResult]:
     return [SearchResult(i + 1, f"digest{i + 1}", s) for i, s in enumerate(scores)]
 
 
+BASELINE = SearchResult(0, "baseline", 0.0)
+
+
 def test_the_best_by_score_are_confirmed_best_first() -> None:
-    assert choose_finalists(results(0.1, 0.3, -0.2, 0.2), "baseline", 2) == (2, 4)
+    assert choose_finalists(results(0.1, 0.3, -0.2, 0.2), BASELINE, 2) == (2, 4)
 
 
 def test_nothing_that_scored_below_the_reference_is_confirmed() -> None:
-    assert choose_finalists(results(-0.1, 0.0), "baseline", 2) == ()
+    assert choose_finalists(results(-0.1, 0.0), BASELINE, 2) == ()
+
+
+def test_a_penalised_reference_need_only_be_beaten_itself() -> None:
+    penalised = SearchResult(0, "baseline", -0.4)
+    assert choose_finalists(results(-0.1, -0.5), penalised, 2) == (1,)
 
 
 def test_the_reference_configuration_is_not_its_own_rival() -> None:
-    assert choose_finalists(results(0.1, 0.3), "digest2", 2) == (1,)
+    assert choose_finalists(results(0.1, 0.3), SearchResult(0, "digest2", 0.0), 2) == (1,)
 
 
 def test_equal_scores_go_to_the_older_trial() -> None:
-    assert choose_finalists(results(0.2, 0.2, 0.2), "baseline", 1) == (1,)
+    assert choose_finalists(results(0.2, 0.2, 0.2), BASELINE, 1) == (1,)
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=6, unique=True))
