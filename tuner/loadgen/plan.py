@@ -22,7 +22,10 @@ class PlannedRequest:
 
 @dataclass(frozen=True, slots=True)
 class OpenLoopSegment:
-    """Requests at their due times; those due within [warmup_s, warmup_s + window_s) are measured."""
+    """Requests at their due times. Measured are those due within [warmup_s, warmup_s + window_s);
+
+    what is due later keeps the load up until the measured ones have ended.
+    """
 
     requests: tuple[PlannedRequest, ...]
     warmup_s: float
@@ -32,7 +35,7 @@ class OpenLoopSegment:
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoopSegment:
-    """`concurrency` requests always in flight; the list is sent in order until the window closes."""
+    """`concurrency` requests always in flight, in the list's order, until the window closes."""
 
     requests: tuple[PlannedRequest, ...]
     concurrency: int
