@@ -50,12 +50,20 @@ def constraint_of(failure_class: str) -> str:
 def infeasibility_grade(severity: float | None, *, served: bool = False) -> float:
     """How far off a configuration was, as a constraint value in [0.05, 2].
 
-    `severity` is the ratio needed/available of the failing resource; its logarithm is the grade.
-    Without one, an engine that served before it failed was nearer than one that never started.
+    `severity` is needed over available in the failing resource, minus one; the grade is the
+    logarithm of that ratio. Without one, an engine that served before it failed was nearer than one
+    that never started.
     """
-    if severity is None or not severity > 0 or math.isinf(severity):
+    if severity is None or not severity > 0:
         return UNKNOWN_GRADE_SERVING if served else UNKNOWN_GRADE_START
-    return min(max(abs(math.log(severity)), SMALLEST_GRADE), LARGEST_GRADE)
+    return bounded_grade(math.log1p(severity))
+
+
+def bounded_grade(log_ratio: float) -> float:
+    """A logarithm of needed over available within [0.05, 2]: no single failure rules a surrogate."""
+    if not log_ratio > 0:
+        return SMALLEST_GRADE
+    return min(max(log_ratio, SMALLEST_GRADE), LARGEST_GRADE)
 
 
 def feasible_constraints() -> dict[str, float]:

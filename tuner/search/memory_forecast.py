@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.domain.engine_config import EngineConfig
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryForecast:
+    """What a memory model expects of a configuration.
+
+    `max_safe_utilization` is the largest gpu-memory-utilization at which this sequences/tokens pair
+    is expected to survive load, whatever the configuration's own is; None when the model cannot
+    tell. `failure_class` (facts/vllm.md §C) is None when the configuration is expected to run;
+    `severity` is needed over available in the failing resource, minus one.
+    """
+
+    max_safe_utilization: float | None
+    failure_class: str | None = None
+    severity: float | None = None
+    summary: str = ""
+
+
+MemoryForecaster = Callable[[EngineConfig], MemoryForecast]
+
+
+@dataclass(frozen=True, slots=True)
+class UtilizationCeiling:
+    """The max-safe utilisation less a margin over sequences and tokens, frozen as a table.
+
+    Bilinear in log2 of both; beyond the table its edge holds. A table instead of the model, because
+    the map between coordinates and flags must not change while a study runs.
+    """
+
+    log2_sequences: tuple[float, ...]
+    log2_tokens: tuple[float, ...]
+    utilization: tuple[tuple[float, ...], ...]
+    """One row per entry of `log2_sequences`, one column per entry of `log2_tokens`."""
+    margin: float
+
+    @classmethod
+    def tabulate(
+        cls,
+        forecaster: MemoryForecaster,
+        base: EngineConfig,
+        *,
+        sequences: tuple[int, int],
+        tokens: tuple[int, int],
+        margin: float = 0.01,
+        points: int = 9,
+    ) -> UtilizationCeiling | None:
+        """The forecaster's ceiling over both (inclusive) ranges; None when it cannot tell."""
+        rows_at = _spread(*sequences, points)
+        columns_at = _spread(*tokens, points)
+        table: list[tuple[float, ...]] = []
+        for row in rows_at:
+            forecasts = [_max_safe(forecaster, base, row, column) for column in columns_at]
+            known = tuple(value for value in forecasts if value is not None)
+            if len(known) < len(forecasts):
+                return None
+            table.append(known)
+        return cls(rows_at, columns_at, tuple(table), margin)
+
+    def at(self, sequences: int, tokens: int) -> float:
+        """The utilisation not to exceed with these limits; may lie below any usable range."""
+        row, row_share = _locate(self.log2_sequences, math.log2(sequences))
+        column, column_share = _locate(self.log2_tokens, math.log2(tokens))
+        upper = _between(self.utilization[row], column, column_share)
+        if row_share == 0:
+            return upper - self.margin
+        lower = _between(self.utilization[row + 1], column, column_share)
+        return upper + row_share * (lower - upper) - self.margin
+
+    @property
+    def highest(self) -> float:
+        """The most that is safe anywhere in the table."""
+        return max(max(row) for row in self.utilization) - self.margin
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "log2_sequences": list(self.log2_sequences),
+            "log2_tokens": list(self.log2_tokens),
+            "utilization": [list(row) for row in self.utilization],
+            "margin": self.margin,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, object]) -> UtilizationCeiling:
+        """The inverse of `to_dict`; ValueError for a document of another shape."""
+        rows = document.get("utilization")
+        margin = document.get("margin")
+        if not isinstance(rows, list) or not isinstance(margin, int | float):
+            raise ValueError("not a utilisation ceiling")
+        return cls(
+            _numbers(document.get("log2_sequences")),
+            _numbers(document.get("log2_tokens")),
+            tuple(_numbers(row) for row in rows),
+            float(margin),
+        )
+
+
+def _max_safe(
+    forecaster: MemoryForecaster, base: EngineConfig, log2_sequences: float, log2_tokens: float
+) -> float | None:
+    sequences = round(2**log2_sequences)
+    flags = {
+        "max-num-seqs": sequences,
+        "max-num-batched-tokens": max(round(2**log2_tokens), sequences),
+        "enable-chunked-prefill": True,
+    }
+    return forecaster(base.with_flags(flags)).max_safe_utilization
+
+
+def _spread(low: int, high: int, points: int) -> tuple[float, ...]:
+    """Log2 nodes from `low` to `high`; a single one for a degenerate range."""
+    first, last = math.log2(low), math.log2(high)
+    if low == high:
+        return (first,)
+    step = (last - first) / (points - 1)
+    return (*(first + step * i for i in range(points - 1)), last)
+
+
+def _locate(nodes: Sequence[float], at: float) -> tuple[int, float]:
+    """The node below `at` and the share of the way to the next one, held at the edges."""
+    if at <= nodes[0]:
+        return 0, 0.0
+    if at >= nodes[-1]:
+        return len(nodes) - 1, 0.0
+    index = bisect_right(nodes, at) - 1
+    return index, (at - nodes[index]) / (nodes[index + 1] - nodes[index])
+
+
+def _between(row: Sequence[float], index: int, share: float) -> float:
+    if share == 0:
+        return row[index]
+    return row[index] + share * (row[index + 1] - row[index])
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError("a list of numbers is expected")
+    numbers = []
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, int | float):
+            raise ValueError(f"{item!r} is not a number")
+        numbers.append(float(item))
+    return tuple(numbers)
