@@ -19,6 +19,7 @@ class EventKind(Enum):
     TRIAL_STATE = "trial_state"
     TRIAL_SKIPPED = "trial_skipped"
     ATTEMPT_STARTED = "attempt_started"
+    ATTEMPT_STATE = "attempt_state"
     ATTEMPT_ENDED = "attempt_ended"
     TRIAL_SCORED = "trial_scored"
     NOTICE = "notice"

@@ -1,0 +1,119 @@
+"""Files of attempts: logs, request records, metric series. The database holds only their place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from tuner.errors import StudyFailedError
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def attempt_path(study_id: int, trial_number: int, ordinal: int) -> PurePosixPath:
+    """Where an attempt's files are, relative to the store's root."""
+    return PurePosixPath(f"study-{study_id}", f"trial-{trial_number:04d}", f"attempt-{ordinal}")
+
+
+class ArtifactStore:
+    """Files under one root, readable by their owner only.
+
+    Every file appears whole or not at all. Raises StudyFailedError when the disk is full or cannot
+    be written: the study stops and continues when there is room.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    def attempt_directory(self, study_id: int, trial_number: int, ordinal: int) -> Path:
+        """The attempt's directory, made when it is missing."""
+        return self.make_directory(attempt_path(study_id, trial_number, ordinal))
+
+    def study_directory(self, study_id: int) -> Path:
+        """The study's directory, made when it is missing."""
+        return self.make_directory(PurePosixPath(f"study-{study_id}"))
+
+    def make_directory(self, relative: PurePosixPath) -> Path:
+        """A directory by its stored relative path; ValueError when that leads outside."""
+        path = self.resolve(relative)
+        with _disk_errors(path):
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            current = self._root
+            for part in PurePosixPath(relative).parts:
+                current /= part
+                current.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def resolve(self, relative: str | PurePosixPath) -> Path:
+        """The path of a stored relative one; ValueError for a part that is not a safe name."""
+        parts = PurePosixPath(relative).parts
+        if not parts or not all(_SAFE_NAME.fullmatch(part) for part in parts):
+            raise ValueError(f"not a path inside the artefact store: {str(relative)!r}")
+        return self._root.joinpath(*parts)
+
+    def write(self, directory: PurePosixPath | str, name: str, content: bytes) -> Path:
+        """Put a file into a directory of the store, replacing one of that name atomically."""
+        target = self.resolve(PurePosixPath(directory) / name)
+        folder = self.make_directory(PurePosixPath(directory))
+        temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+        with _disk_errors(target):
+            try:
+                _write_durably(temporary, content)
+                temporary.replace(target)
+                _sync_directory(folder)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return target
+
+    def read(self, directory: PurePosixPath | str, name: str) -> bytes:
+        """A file's content; FileNotFoundError when there is none."""
+        return self.resolve(PurePosixPath(directory) / name).read_bytes()
+
+    def names(self, directory: PurePosixPath | str) -> tuple[str, ...]:
+        """The files of a directory by name, without those still being written."""
+        folder = self.resolve(directory)
+        if not folder.is_dir():
+            return ()
+        found = (entry.name for entry in folder.iterdir() if entry.is_file())
+        return tuple(sorted(name for name in found if _SAFE_NAME.fullmatch(name)))
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in _FULL
+        raise StudyFailedError(
+            f"no artefact can be written: {'the disk is full' if full else error.strerror}",
+            where=str(path),
+            hint="free some space, then run the same command again: the study continues"
+            if full
+            else "give this user write access to the folder",
+        ) from error
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_directory(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

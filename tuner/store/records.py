@@ -1,0 +1,131 @@
+"""What the repositories return: frozen copies of rows, detached from any session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from objectives.measurement import Measurement
+from tuner.domain.diagnosis import Diagnosis
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import (
+    AttemptOutcome,
+    AttemptPurpose,
+    StudyPhase,
+    StudyState,
+    TrialOrigin,
+    TrialState,
+)
+
+JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """A study. `document` is the study file as JSON, `space` its search space's frozen maps."""
+
+    id: int
+    name: str
+    generation: int
+    digest: str
+    document: JsonObject
+    state: StudyState
+    phase: StudyPhase
+    optuna_study_name: str
+    space: JsonObject | None
+    calibration: JsonObject | None
+    recommendation: JsonObject | None
+    failure: JsonObject | None
+    notices: tuple[JsonObject, ...]
+    last_event_seq: int
+    created_at: datetime
+    updated_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def reference(self) -> str:
+        """What finds this study and no other: `name@generation`."""
+        return f"{self.name}@{self.generation}"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """A trial; `number` counts from 0 within the study and 0 is the baseline."""
+
+    id: int
+    study_id: int
+    number: int
+    optuna_number: int | None
+    origin: TrialOrigin
+    coordinates: JsonObject | None
+    config: EngineConfig
+    config_digest: str
+    state: TrialState
+    diagnosis: Diagnosis | None
+    infeasibility: JsonObject | None
+    score: JsonObject | None
+    prediction: JsonObject | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process of this attempt: pid and Linux start time, which together name one process."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One execution of a trial; `ordinal` counts from 1 within the trial.
+
+    `state` is how far the attempt came (launching … stopping); `directory` is relative to the
+    artefact store's root.
+    """
+
+    id: int
+    study_id: int
+    trial_number: int
+    ordinal: int
+    purpose: AttemptPurpose
+    round: int | None
+    workload_seed: int
+    state: TrialState
+    outcome: AttemptOutcome
+    host: str | None
+    guard: ProcessRecord | None
+    engine: ProcessRecord | None
+    port: int | None
+    directory: str
+    diagnosis: Diagnosis | None
+    started_at: datetime
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementRecord:
+    """What one attempt measured, with the attempt it belongs to."""
+
+    attempt_id: int
+    trial_number: int
+    ordinal: int
+    purpose: AttemptPurpose
+    round: int | None
+    workload_seed: int
+    measurement: Measurement
+    valid: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """How an attempt ended, to be stored with what it measured in one transaction."""
+
+    outcome: AttemptOutcome
+    diagnosis: Diagnosis | None = None
+    measurement: Measurement | None = None

@@ -1,0 +1,222 @@
+"""Trials: proposed, moved through their states and finished, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from tuner.domain.clock import Clock
+from tuner.domain.diagnosis import Diagnosis
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.events import EventKind
+from tuner.domain.states import TrialOrigin, TrialState
+from tuner.store.encoding import diagnosis_to_dict, trial_record
+from tuner.store.events import EventRepository, lock_study
+from tuner.store.models import TrialRow
+from tuner.store.records import JsonObject, TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NewTrial:
+    """A proposal to be stored. `coordinates` are the sampler's, `optuna_number` its trial."""
+
+    origin: TrialOrigin
+    config: EngineConfig
+    coordinates: JsonObject | None = None
+    optuna_number: int | None = None
+    prediction: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnd:
+    """How a trial ended: a terminal state with what is known of it."""
+
+    state: TrialState
+    score: JsonObject | None = None
+    diagnosis: Diagnosis | None = None
+    infeasibility: JsonObject | None = None
+
+
+class TrialRepository:
+    """Trials, within one session. Every write tells its event in the same transaction."""
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._events = EventRepository(session, clock)
+
+    def propose(self, study_id: int, trial: NewTrial) -> TrialRecord:
+        """Store a proposal under the study's next number (the first, the baseline, gets 0).
+
+        The same Optuna trial again returns what is stored (ValueError when its configuration
+        differs), so that a repeated call after a crash makes no second trial.
+        """
+        lock_study(self._session, study_id)
+        known = self._by_optuna_number(study_id, trial.optuna_number)
+        if known is not None:
+            if known.config_digest != trial.config.digest:
+                raise ValueError(f"Optuna's trial {trial.optuna_number} ran another configuration")
+            return trial_record(known)
+        row = self._insert(study_id, trial)
+        payload: dict[str, object] = {
+            "origin": row.origin,
+            "flags": row.config,
+            "config_digest": row.config_digest,
+            "coordinates": row.coordinates,
+            "optuna_number": row.optuna_number,
+            "prediction": row.prediction,
+        }
+        self._events.append(study_id, EventKind.TRIAL_PROPOSED, payload, trial_number=row.number)
+        return trial_record(row)
+
+    def skip(self, study_id: int, reason: str, trial: NewTrial) -> None:
+        """Tell that a proposal costs neither a launch nor a trial of the budget, and why."""
+        payload: dict[str, object] = {
+            "reason": reason,
+            "origin": trial.origin.value,
+            "flags": trial.config.as_dict(),
+            "config_digest": trial.config.digest,
+            "coordinates": trial.coordinates,
+            "optuna_number": trial.optuna_number,
+        }
+        self._events.append(study_id, EventKind.TRIAL_SKIPPED, payload)
+
+    def get(self, study_id: int, number: int) -> TrialRecord:
+        """The trial of this number; KeyError when there is none."""
+        return trial_record(self._row(study_id, number))
+
+    def all(
+        self, study_id: int, *, states: Sequence[TrialState] | None = None
+    ) -> tuple[TrialRecord, ...]:
+        """The study's trials by number; only those in `states` when given."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if states is not None:
+            query = query.where(TrialRow.state.in_([state.value for state in states]))
+        return tuple(trial_record(row) for row in self._session.scalars(query))
+
+    def by_optuna_number(self, study_id: int, optuna_number: int) -> TrialRecord | None:
+        """The trial that ran this one of Optuna's."""
+        row = self._by_optuna_number(study_id, optuna_number)
+        return None if row is None else trial_record(row)
+
+    def by_config(self, study_id: int, config_digest: str) -> tuple[TrialRecord, ...]:
+        """The trials that ran exactly this configuration, by number."""
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, TrialRow.config_digest == config_digest)
+            .order_by(TrialRow.number)
+        )
+        return tuple(trial_record(row) for row in self._session.scalars(query))
+
+    def move(self, study_id: int, number: int, state: TrialState) -> TrialRecord:
+        """Move a trial; ValueError where `TrialState.may_become` forbids it.
+
+        The state it already has changes nothing and tells nothing. A move to a terminal state
+        takes nothing with it: `finish` does.
+        """
+        lock_study(self._session, study_id)
+        row = self._row(study_id, number)
+        change_trial_state(row, state, self._events, self._clock)
+        return trial_record(row)
+
+    def finish(self, study_id: int, number: int, end: TrialEnd) -> TrialRecord:
+        """End a live trial with all that is known of it.
+
+        ValueError when `end.state` is not terminal or the trial has ended before. To store the
+        last attempt's outcome and measurement in the same transaction, end the attempt in it
+        (`Work.finish_trial` does both).
+        """
+        if not end.state.terminal:
+            raise ValueError(f"a trial cannot end as {end.state.value}")
+        lock_study(self._session, study_id)
+        row = self._row(study_id, number)
+        before = TrialState(row.state)
+        if before.terminal:
+            raise ValueError(f"trial {number} of study {study_id} is already {before.value}")
+        row.diagnosis = diagnosis_to_dict(end.diagnosis)
+        row.infeasibility = _plain(end.infeasibility)
+        change_trial_state(row, end.state, self._events, self._clock)
+        if end.score is not None:
+            self._store_score(row, end.score)
+        return trial_record(row)
+
+    def set_score(self, study_id: int, number: int, score: JsonObject) -> TrialRecord:
+        """Score a trial anew (another reference, other weights); the measurement stays."""
+        lock_study(self._session, study_id)
+        row = self._row(study_id, number)
+        if row.score != _plain(score):
+            self._store_score(row, score)
+        return trial_record(row)
+
+    def _store_score(self, row: TrialRow, score: JsonObject) -> None:
+        row.score = _plain(score)
+        payload = {"score": row.score}
+        self._events.append(row.study_id, EventKind.TRIAL_SCORED, payload, trial_number=row.number)
+
+    def _insert(self, study_id: int, trial: NewTrial) -> TrialRow:
+        highest = select(func.max(TrialRow.number)).where(TrialRow.study_id == study_id)
+        last = self._session.scalar(highest)
+        row = TrialRow(
+            study_id=study_id,
+            number=0 if last is None else last + 1,
+            optuna_number=trial.optuna_number,
+            origin=trial.origin.value,
+            coordinates=_plain(trial.coordinates),
+            config=trial.config.as_dict(),
+            config_digest=trial.config.digest,
+            state=TrialState.QUEUED.value,
+            prediction=_plain(trial.prediction),
+            created_at=self._clock.now(),
+        )
+        self._session.add(row)
+        self._session.flush()
+        return row
+
+    def _row(self, study_id: int, number: int) -> TrialRow:
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, TrialRow.number == number)
+            .execution_options(populate_existing=True)
+        )
+        row = self._session.scalars(query).one_or_none()
+        if row is None:
+            raise KeyError(f"study {study_id} has no trial {number}")
+        return row
+
+    def _by_optuna_number(self, study_id: int, optuna_number: int | None) -> TrialRow | None:
+        if optuna_number is None:
+            return None
+        query = select(TrialRow).where(
+            TrialRow.study_id == study_id, TrialRow.optuna_number == optuna_number
+        )
+        return self._session.scalars(query).one_or_none()
+
+
+def change_trial_state(
+    row: TrialRow, state: TrialState, events: EventRepository, clock: Clock
+) -> None:
+    """Move a row whose study is locked and tell of it; ValueError where the move is illegal."""
+    before = TrialState(row.state)
+    if before is state:
+        return
+    if not before.may_become(state):
+        raise ValueError(
+            f"trial {row.number} of study {row.study_id} is {before.value}"
+            f" and cannot become {state.value}"
+        )
+    now = clock.now()
+    row.state = state.value
+    if row.started_at is None and state is TrialState.LAUNCHING:
+        row.started_at = now
+    if state.terminal:
+        row.ended_at = now
+    payload = {"from": before.value, "to": state.value}
+    events.append(row.study_id, EventKind.TRIAL_STATE, payload, trial_number=row.number)
+
+
+def _plain(document: JsonObject | None) -> dict[str, Any] | None:
+    return None if document is None else dict(document)
