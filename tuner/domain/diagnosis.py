@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-FactValue = bool | int | float | str | None
+FactValue = bool | int | float | str | tuple[str, ...] | None
 
 
 class Consequence(Enum):

@@ -18,7 +18,7 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Everything a launcher needs. `argv` is never given to a shell; `env` is the whole environment."""
+    """Everything a launcher needs. `argv` never meets a shell; `env` is the whole environment."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -49,7 +49,7 @@ class RunningEngine(Protocol):
 
     @property
     def guard(self) -> ProcessIdentity:
-        """The process which owns the engine's group; recorded so that a later worker can reap it."""
+        """The process which owns the engine's group; recorded, so that a later worker can reap."""
 
     @property
     def engine(self) -> ProcessIdentity: ...
@@ -64,7 +64,7 @@ class RunningEngine(Protocol):
         """The end of the engine's log, decoded with replacement."""
 
     def stop(self) -> ExitStatus:
-        """TERM, grace, KILL of the whole group; returns when no process of it and no listener is left."""
+        """TERM, grace, KILL of the group; returns when no process of it and no listener is left."""
 
 
 class Launcher(Protocol):

@@ -1,0 +1,26 @@
+"""The end of a log file, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ELLIPSIS_LINE = "[... the beginning of the log is left out ...]\n"
+
+
+def read_tail(path: Path, max_bytes: int) -> str:
+    """The last `max_bytes` bytes from the start of a line, decoded with replacement.
+
+    Empty when there is no file. A cut is said in a first line of its own.
+    """
+    try:
+        with path.open("rb") as log:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - max_bytes))
+            data = log.read(max_bytes)
+    except FileNotFoundError:
+        return ""
+    if size <= max_bytes:
+        return data.decode(errors="replace")
+    _, newline, rest = data.partition(b"\n")
+    return ELLIPSIS_LINE + (rest if newline else data).decode(errors="replace")
