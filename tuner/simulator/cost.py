@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tuner.simulator.gpus import Gpu
 from tuner.simulator.hardware import Hardware
+from tuner.simulator.kernel_state import Costs
 from tuner.simulator.memory import LoadLimit
 from tuner.simulator.models import ModelGeometry
-from tuner.simulator.step_kernel import Costs
 
 Floats = NDArray[np.float64]
 
@@ -101,7 +101,7 @@ class CostModel:
         return seconds
 
     def tables(self, max_tokens: int) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        """(linear-layer seconds, launch seconds, 1 where reading weights bounds) for 0…max_tokens."""
+        """(linear-layer seconds, launch seconds, 1 if weights bound) for 0 to max_tokens tokens."""
         tokens = np.arange(max_tokens + 1, dtype=np.float64)
         compute = self._compute_s(tokens)
         rate = self.gpu.memory_bytes_per_s * self.hardware.weight_bandwidth_share

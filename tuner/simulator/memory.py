@@ -145,7 +145,7 @@ def _graphs(limits: EngineLimits, model: ModelGeometry, hardware: Hardware) -> f
 
 
 def window_tokens_held(model: ModelGeometry, tokens: int) -> float:
-    """Tokens' worth of full-attention KV that `tokens` tokens occupy (less with sliding windows)."""
+    """Tokens' worth of full-attention KV that `tokens` occupy (less with sliding windows)."""
     if model.window_tokens is None or tokens <= model.window_tokens:
         return float(tokens)
     full = model.layers - model.window_layers
@@ -210,8 +210,8 @@ def memory_account(
 ) -> MemoryAccount:
     """The memory of one of `count` devices under an effective configuration.
 
-    Follows vLLM 0.21+: KV pool = utilisation · total − weights − profiled peak − CUDA-graph
-    estimate; `kv-cache-memory-bytes` overrides it; `num-gpu-blocks-override` overrides the blocks.
+    Follows vLLM 0.21+: the KV pool is utilisation · total less weights, profiled peak and
+    CUDA-graph estimate; `kv-cache-memory-bytes` overrides it, `num-gpu-blocks-override` the blocks.
     Raises InvalidInputError when more devices are asked for than there are.
     """
     hardware = hardware or Hardware.nominal()

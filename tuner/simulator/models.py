@@ -77,7 +77,7 @@ class ModelGeometry:
         )
 
     def kv_bytes_per_token(self, bytes_per_value: float | None = None) -> float:
-        """KV cache bytes of one token over all layers (P5: 2 · layers · KV heads · head · bytes)."""
+        """KV cache bytes of one token over all layers: 2 · layers · KV heads · head · bytes."""
         size = self.dtype_bytes if bytes_per_value is None else bytes_per_value
         if self.latent_width is not None:
             return self.layers * self.latent_width * size
@@ -116,7 +116,7 @@ def _integer(config: Mapping[str, object], *names: str, default: int | None = No
 
 
 def _quantised_bytes(config: Mapping[str, object], dtype_bytes: float) -> float:
-    """Bytes per weight of the linear layers, scales and zero points of group quantisation included."""
+    """Bytes per weight of the linear layers, scales and zero points of groups included."""
     quantisation = config.get("quantization_config")
     if not isinstance(quantisation, Mapping):
         return dtype_bytes

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tuner.errors import InvalidInputError
-from tuner.simulator import step_kernel as kernel
+from tuner.simulator import kernel_blocks, step_kernel
+from tuner.simulator import kernel_state as kernel
+from tuner.simulator.kernel_state import Costs, Limits, State
 from tuner.simulator.limits import EngineLimits
 from tuner.simulator.models import ModelGeometry
 from tuner.simulator.requests import EngineRequest, StepResult
-from tuner.simulator.step_kernel import Costs, Limits, State
 
 BOTTLENECKS = ("compute", "weights_bandwidth", "kv_bandwidth", "overhead")
 _FIRST_CAPACITY = 64
@@ -42,7 +43,7 @@ def empty_state(slots: int, entries: int, max_seqs: int, num_blocks: int) -> Sta
     per_slot = [[0] * slots for _ in range(_PER_SLOT)]
     per_entry = [[0] * entries for _ in range(_PER_ENTRY)]
     per_step = [[0] * max_seqs for _ in range(_PER_STEP)]
-    return State(*per_slot, [], *per_entry, *per_step, numbers, [0.0])
+    return State._make([*per_slot, [], *per_entry, *per_step, numbers, [0.0]])
 
 
 _PER_SLOT = State._fields.index("hash_ids")
@@ -94,7 +95,7 @@ class Scheduler:
         self._fill(slot, request, min(max(1, request.output_tokens), room))
         self._slot_of[request.request_id] = slot
         self._id_of[slot] = request.request_id
-        kernel.enqueue(self._limits, self._state, slot)
+        kernel_blocks.enqueue(self._limits, self._state, slot)
 
     def abort(self, request_id: int) -> bool:
         """Drop a request wherever it is; False when it is not in the engine."""
@@ -107,9 +108,9 @@ class Scheduler:
             index = state.running.index(slot, 0, count)
             state.running[index : count - 1] = state.running[index + 1 : count]
             state.numbers[kernel.N_RUNNING] = count - 1
-            kernel.release_blocks(state, slot)
+            kernel_blocks.release_blocks(state, slot)
         else:
-            kernel.unlink_waiting(state, slot)
+            kernel_blocks.unlink_waiting(state, slot)
         self._forget(slot)
         return True
 
@@ -126,7 +127,7 @@ class Scheduler:
         be scheduled (`scheduled_tokens` 0) the step lasts its overhead: a real engine would spin.
         """
         state, names = self._state, self._id_of
-        kernel.step(self._limits, self._costs, state, self.num_blocks)
+        step_kernel.step(self._limits, self._costs, state, self.num_blocks)
         numbers = state.numbers
         finished = state.finished[: numbers[kernel.N_FINISHED]]
         result = StepResult(
@@ -220,7 +221,7 @@ class Scheduler:
         slot = len(self._id_of)
         self._id_of.append(0)
         for column in self._state[:_PER_SLOT]:
-            column.append(0)  # type: ignore[arg-type]
+            column.append(0)
         return slot
 
     def _fill(self, slot: int, request: EngineRequest, target: int) -> None:

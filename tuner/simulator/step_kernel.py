@@ -1,305 +1,61 @@
-"""vLLM V1's scheduler on plain arrays: the one code that the online scheduler and the batch run.
+"""vLLM V1's scheduler on plain columns: the one code that the online scheduler and the batch run.
 
-Written in the subset that CPython runs on lists and numba compiles on arrays, so that both give
-identical results. Requests are slots (indices); `numbers` holds the scalars that change. Floating
-point is limited to + − × ÷ and comparisons, which round alike everywhere.
+Written, like `kernel_state`, `kernel_blocks` and `load_kernel`, in the subset that CPython runs on
+lists and numba compiles on arrays, so that both give identical results: integers, comparisons and
+the four operations on floats, which round alike everywhere. Requests are slots (indices).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-# Indices into State.numbers.
-N_RUNNING = 0
-N_WAITING = 1
-WAITING_HEAD = 2
-WAITING_TAIL = 3
-FREE_BLOCKS = 4
-EVICTABLE_BLOCKS = 5
-OLDEST_CACHED = 6
-NEWEST_CACHED = 7
-BUDGET_LEFT = 8
-N_EMITTED = 9  # from here to ATTENTION_PAIRS: of the last step
-N_FINISHED = 10
-N_PREEMPTED = 11
-PREFILL_TOKENS = 12
-DECODE_TOKENS = 13
-SEQUENCES = 14
-KV_READ_TOKENS = 15
-ATTENTION_PAIRS = 16
-STEP_BLOCKS = 17
-BOTTLENECK = 18
-OUT_OF_MEMORY = 19
-PREEMPTIONS = 20
-PROMPT_TOKENS = 21
-GENERATED_TOKENS = 22
-RECOMPUTED_TOKENS = 23
-PREFIX_QUERY_TOKENS = 24
-PREFIX_HIT_TOKENS = 25
-COMPUTED_TOKENS = 26
-SKIPPED_TOKENS = 27
-STEP_RUNNING = 28
-N_NUMBERS = 29
-
-COMPUTE = 0
-WEIGHTS = 1
-KV = 2
-OVERHEAD = 3
-NONE = -1
-
-
-class Limits(NamedTuple):
-    """What one step may hold; switches are 0 or 1."""
-
-    max_seqs: int
-    token_budget: int
-    chunked: int
-    long_threshold: int
-    priority: int
-    block_size: int
-    window_tokens: int
-    full_layers: int
-    window_layers: int
-    prefix_caching: int
-    reserve_full: int
-
-
-class Costs(NamedTuple):
-    """Seconds. Tables are indexed by the step's tokens; `oom_*` are bytes (LoadLimit)."""
-
-    linear_s: list[float]
-    launch_s: list[float]
-    weights_bound: list[int]
-    kv_s_per_token: float
-    pair_s: float
-    logits_s: float
-    overhead_s: float
-    sequence_s: float
-    mixed_penalty: float
-    oom_base: float
-    oom_per_token: float
-    oom_per_sequence: float
-    oom_margin: float
-
-
-class State(NamedTuple):
-    """Everything that changes. The first group is per slot, the second per cached prefix block."""
-
-    prompt: list[int]
-    target: list[int]
-    generated: list[int]
-    tokens: list[int]
-    computed: list[int]
-    reached: list[int]
-    capacity: list[int]
-    private: list[int]
-    shared: list[int]
-    hash_start: list[int]
-    hash_stop: list[int]
-    hash_end: list[int]
-    priority: list[int]
-    order: list[int]
-    preempted_count: list[int]
-    scheduled: list[int]
-    before: list[int]
-    after: list[int]
-
-    hash_ids: list[int]
-    cached: list[int]
-    users: list[int]
-    older: list[int]
-    newer: list[int]
-
-    running: list[int]
-    emitted: list[int]
-    finished: list[int]
-    preempted: list[int]
-    numbers: list[int]
-    duration: list[float]
-
-
-def blocks_for(limits: Limits, tokens: int) -> int:
-    """KV blocks that hold `tokens` tokens; sliding-window layers keep their window only."""
-    size = limits.block_size
-    if limits.window_layers == 0 or tokens <= limits.window_tokens:
-        return (tokens + size - 1) // size
-    layers = limits.full_layers + limits.window_layers
-    weighted = limits.full_layers * tokens + limits.window_layers * limits.window_tokens
-    return (weighted + layers * size - 1) // (layers * size)
-
-
-def enqueue(limits: Limits, state: State, slot: int) -> None:
-    """Put a request behind those that go before it."""
-    position = state.numbers[WAITING_TAIL]
-    if limits.priority:
-        while position != NONE and _goes_before(state, slot, position):
-            position = state.before[position]
-    _link_waiting(state, slot, position)
-
-
-def _goes_before(state: State, one: int, other: int) -> bool:
-    if state.priority[one] != state.priority[other]:
-        return state.priority[one] < state.priority[other]
-    return state.order[one] < state.order[other]
-
-
-def _link_waiting(state: State, slot: int, after: int) -> None:
-    """Insert into the waiting list behind `after`, or at its head for NONE."""
-    numbers = state.numbers
-    following = numbers[WAITING_HEAD] if after == NONE else state.after[after]
-    state.before[slot] = after
-    state.after[slot] = following
-    if after == NONE:
-        numbers[WAITING_HEAD] = slot
-    else:
-        state.after[after] = slot
-    if following == NONE:
-        numbers[WAITING_TAIL] = slot
-    else:
-        state.before[following] = slot
-    numbers[N_WAITING] += 1
-
-
-def unlink_waiting(state: State, slot: int) -> None:
-    """Take a request out of the waiting list."""
-    numbers = state.numbers
-    previous, following = state.before[slot], state.after[slot]
-    if previous == NONE:
-        numbers[WAITING_HEAD] = following
-    else:
-        state.after[previous] = following
-    if following == NONE:
-        numbers[WAITING_TAIL] = previous
-    else:
-        state.before[following] = previous
-    numbers[N_WAITING] -= 1
-
-
-def _retire_cached(state: State, entry: int) -> None:
-    """A cached block lost its last user: it stays, newest in line for eviction."""
-    numbers = state.numbers
-    last = numbers[NEWEST_CACHED]
-    state.older[entry] = last
-    state.newer[entry] = NONE
-    if last == NONE:
-        numbers[OLDEST_CACHED] = entry
-    else:
-        state.newer[last] = entry
-    numbers[NEWEST_CACHED] = entry
-    numbers[EVICTABLE_BLOCKS] += 1
-
-
-def _revive_cached(state: State, entry: int) -> None:
-    """A cached block without users is wanted again, or goes."""
-    numbers = state.numbers
-    older, newer = state.older[entry], state.newer[entry]
-    if older == NONE:
-        numbers[OLDEST_CACHED] = newer
-    else:
-        state.newer[older] = newer
-    if newer == NONE:
-        numbers[NEWEST_CACHED] = older
-    else:
-        state.older[newer] = older
-    numbers[EVICTABLE_BLOCKS] -= 1
-
-
-def _take_blocks(state: State, count: int) -> None:
-    """Take `count` blocks that are known to be there: free ones, then the oldest cached ones."""
-    numbers = state.numbers
-    while numbers[FREE_BLOCKS] < count:
-        oldest = numbers[OLDEST_CACHED]
-        _revive_cached(state, oldest)
-        state.cached[oldest] = 0
-        numbers[FREE_BLOCKS] += 1
-    numbers[FREE_BLOCKS] -= count
-
-
-def release_blocks(state: State, slot: int) -> None:
-    """Give back a request's blocks; shared ones stay cached, its last ones to be evicted first."""
-    state.numbers[FREE_BLOCKS] += state.private[slot]
-    start = state.hash_start[slot]
-    for index in range(start + state.shared[slot] - 1, start - 1, -1):
-        entry = state.hash_ids[index]
-        state.users[entry] -= 1
-        if state.users[entry] == 0:
-            _retire_cached(state, entry)
-    state.private[slot] = 0
-    state.shared[slot] = 0
-    state.capacity[slot] = 0
-    state.hash_stop[slot] = state.hash_end[slot]
-
-
-def _hold(limits: Limits, state: State, slot: int, tokens: int) -> None:
-    """Record how many tokens fit into the blocks that a request holds for `tokens`."""
-    if limits.window_layers:
-        state.capacity[slot] = tokens
-    else:
-        state.capacity[slot] = (state.private[slot] + state.shared[slot]) * limits.block_size
-
-
-def _cached_prefix(limits: Limits, state: State, slot: int) -> int:
-    """Leading blocks of the prompt that are cached; at least one token is always computed."""
-    if limits.prefix_caching == 0:
-        return 0
-    size = limits.block_size
-    start = state.hash_start[slot]
-    longest = min(state.hash_stop[slot] - start, (state.tokens[slot] - 1) // size)
-    if limits.window_layers:
-        longest = min(longest, limits.window_tokens // size)
-    count = 0
-    while count < longest and state.cached[state.hash_ids[start + count]]:
-        count += 1
-    return count
-
-
-def _claim(limits: Limits, state: State, slot: int, hits: int, tokens: int) -> bool:
-    """Take the blocks for a request's first chunk, which ends at `tokens`; False when short.
-
-    vLLM 0.19+ admits a request only when its whole prompt would fit, though it takes no more than
-    the chunk needs.
-    """
-    numbers = state.numbers
-    start = state.hash_start[slot]
-    idle_hits = 0
-    for index in range(start, start + hits):
-        if state.users[state.hash_ids[index]] == 0:
-            idle_hits += 1
-    available = numbers[FREE_BLOCKS] + numbers[EVICTABLE_BLOCKS] - idle_hits
-    must_fit = state.tokens[slot] if limits.reserve_full else tokens
-    if blocks_for(limits, must_fit) - hits > available:
-        return False
-    for index in range(start, start + hits):
-        entry = state.hash_ids[index]
-        if state.users[entry] == 0:
-            _revive_cached(state, entry)
-        state.users[entry] += 1
-    needed = blocks_for(limits, tokens) - hits
-    _take_blocks(state, needed)
-    state.shared[slot] = hits
-    state.private[slot] = needed
-    _hold(limits, state, slot, tokens)
-    return True
-
-
-def _share_full_blocks(limits: Limits, state: State, slot: int) -> None:
-    """Cache the blocks that have become full; stops where another request was faster."""
-    start = state.hash_start[slot]
-    full = state.computed[slot] // limits.block_size
-    if limits.window_layers:
-        full = min(full, limits.window_tokens // limits.block_size)
-    index = start + state.shared[slot]
-    last = min(start + full, state.hash_stop[slot])
-    while index < last:
-        entry = state.hash_ids[index]
-        if state.cached[entry]:
-            state.hash_stop[slot] = index
-            return
-        state.cached[entry] = 1
-        state.users[entry] = 1
-        state.private[slot] -= 1
-        state.shared[slot] += 1
-        index += 1
+from tuner.simulator.kernel_blocks import (
+    blocks_for,
+    cached_prefix,
+    claim,
+    enqueue,
+    goes_before,
+    hold,
+    link_waiting,
+    release_blocks,
+    share_full_blocks,
+    take_blocks,
+    unlink_waiting,
+)
+from tuner.simulator.kernel_state import (
+    ATTENTION_PAIRS,
+    BOTTLENECK,
+    BUDGET_LEFT,
+    COMPUTE,
+    COMPUTED_TOKENS,
+    DECODE_TOKENS,
+    EVICTABLE_BLOCKS,
+    FREE_BLOCKS,
+    GENERATED_TOKENS,
+    KV,
+    KV_READ_TOKENS,
+    N_EMITTED,
+    N_FINISHED,
+    N_PREEMPTED,
+    N_RUNNING,
+    N_WAITING,
+    NONE,
+    OUT_OF_MEMORY,
+    OVERHEAD,
+    PREEMPTIONS,
+    PREFILL_TOKENS,
+    PREFIX_HIT_TOKENS,
+    PREFIX_QUERY_TOKENS,
+    PROMPT_TOKENS,
+    RECOMPUTED_TOKENS,
+    SEQUENCES,
+    SKIPPED_TOKENS,
+    STEP_BLOCKS,
+    STEP_RUNNING,
+    WAITING_HEAD,
+    WEIGHTS,
+    Costs,
+    Limits,
+    State,
+)
 
 
 def _victim(limits: Limits, state: State) -> int:
@@ -307,7 +63,7 @@ def _victim(limits: Limits, state: State) -> int:
     last = state.numbers[N_RUNNING] - 1
     if limits.priority:
         for index in range(last):
-            if _goes_before(state, state.running[last], state.running[index]):
+            if goes_before(state, state.running[last], state.running[index]):
                 last = index
     return last
 
@@ -330,7 +86,7 @@ def _preempt(limits: Limits, state: State, index: int) -> None:
     if limits.priority:
         enqueue(limits, state, slot)
     else:
-        _link_waiting(state, slot, NONE)
+        link_waiting(state, slot, NONE)
 
 
 def _make_room(limits: Limits, state: State, index: int, tokens: int) -> int:
@@ -350,9 +106,9 @@ def _make_room(limits: Limits, state: State, index: int, tokens: int) -> int:
         if victim < index:
             index -= 1
     if needed > 0:
-        _take_blocks(state, needed)
+        take_blocks(state, needed)
         state.private[slot] += needed
-    _hold(limits, state, slot, tokens)
+    hold(limits, state, slot, tokens)
     return index
 
 
@@ -387,7 +143,7 @@ def _schedule_waiting(limits: Limits, state: State) -> None:
         numbers[N_WAITING] > 0 and numbers[BUDGET_LEFT] > 0 and numbers[N_RUNNING] < limits.max_seqs
     ):
         slot = numbers[WAITING_HEAD]
-        hits = _cached_prefix(limits, state, slot)
+        hits = cached_prefix(limits, state, slot)
         todo = state.tokens[slot] - hits * size
         if 0 < threshold < todo:
             todo = threshold
@@ -395,7 +151,7 @@ def _schedule_waiting(limits: Limits, state: State) -> None:
             if limits.chunked == 0:
                 return
             todo = numbers[BUDGET_LEFT]
-        if not _claim(limits, state, slot, hits, hits * size + todo):
+        if not claim(limits, state, slot, hits, hits * size + todo):
             return
         unlink_waiting(state, slot)
         state.running[numbers[N_RUNNING]] = slot
@@ -490,7 +246,7 @@ def _complete(limits: Limits, state: State) -> None:
             _charge_prefill(limits, state, slot, todo)
         computed[slot] = done + todo
         if state.shared[slot] < state.hash_stop[slot] - state.hash_start[slot]:
-            _share_full_blocks(limits, state, slot)
+            share_full_blocks(limits, state, slot)
         if done + todo == tokens[slot] and _emit(state, slot):
             continue
         running[kept] = slot
