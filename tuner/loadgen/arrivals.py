@@ -48,7 +48,7 @@ class PoissonArrivals:
     ) -> Arrivals:
         order_rng, time_rng = rng.spawn(2)
         count = request_count(rate_per_s, duration_s)
-        due = np.sort(time_rng.random(count)) * duration_s
+        due = np.sort(time_rng.uniform(0.0, duration_s, count))
         return Arrivals(due, shuffled_pool(pool_size, count, order_rng))
 
 
@@ -61,7 +61,7 @@ class ConstantArrivals:
     ) -> Arrivals:
         order_rng, _ = rng.spawn(2)
         count = request_count(rate_per_s, duration_s)
-        due = (np.arange(count) + 0.5) * (duration_s / count)
+        due = np.asarray((np.arange(count) + 0.5) * (duration_s / count), dtype=np.float64)
         return Arrivals(due, shuffled_pool(pool_size, count, order_rng))
 
 
