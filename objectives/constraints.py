@@ -60,7 +60,7 @@ def infeasibility_grade(severity: float | None, *, served: bool = False) -> floa
 
 
 def bounded_grade(log_ratio: float) -> float:
-    """A logarithm of needed over available within [0.05, 2]: no single failure rules a surrogate."""
+    """ln(needed over available) within [0.05, 2], so that no single failure rules a surrogate."""
     if not log_ratio > 0:
         return SMALLEST_GRADE
     return min(max(log_ratio, SMALLEST_GRADE), LARGEST_GRADE)

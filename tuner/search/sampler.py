@@ -67,17 +67,14 @@ def _build(spec: SamplerSpec, seed: int) -> BaseSampler:
             return _qmc(spec.seed, seed)
         case "gp":
             return samplers.GPSampler(
-                seed=seed,
-                n_startup_trials=GP_STARTUP_TRIALS,
-                independent_sampler=_qmc(spec.seed, seed),
-                warn_independent_sampling=False,
+                seed=seed, n_startup_trials=GP_STARTUP_TRIALS, warn_independent_sampling=False
             )
         case "nsga2":
             return samplers.NSGAIISampler(seed=seed, population_size=NSGA2_POPULATION)
 
 
 def _qmc(study_seed: int, trial_seed: int) -> BaseSampler:
-    """One scrambled Sobol sequence for the whole study; Optuna keeps the position in its storage."""
+    """One scrambled Sobol sequence per study; Optuna keeps the position in its storage."""
     from optuna import samplers
 
     return samplers.QMCSampler(

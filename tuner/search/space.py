@@ -106,6 +106,12 @@ class SearchSpace:
             found.append(FloatDimension(HEADROOM, 0.0, 1.0))
         return tuple(found)
 
+    @property
+    def flag_names(self) -> tuple[str, ...]:
+        """The flags that `to_config` sets."""
+        names = ("max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization")
+        return (*names, "enable-chunked-prefill") if self.chunked else names
+
     def token_floor(self, sequences: int, chunked: bool) -> int:
         """The smallest legal token budget with these settings."""
         floor = max(self.tokens[0], sequences)
@@ -266,10 +272,9 @@ class SearchSpace:
         return 0.0 if upper == low else _clip((upper - utilization) / (upper - low), 0.0, 1.0)
 
     def _unset(self, config: EngineConfig) -> tuple[str, ...]:
-        names = ["max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"]
-        if self.chunked:
-            names.append("enable-chunked-prefill")
-        return tuple(f"{n} is left to the engine" for n in names if config.get(n) is None)
+        return tuple(
+            f"{name} is left to the engine" for name in self.flag_names if config.get(name) is None
+        )
 
     def _count_reasons(self, sequences: int, tokens: int, chunked: bool) -> list[str]:
         reasons = []
