@@ -1,0 +1,390 @@
+"""A load test against the engine model, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuner.domain.engine_config import EngineConfig
+from tuner.errors import InvalidInputError
+from tuner.simulator import kernel_state as kernel
+from tuner.simulator.compiled_kernel import compiled_advance, interpreted_advance
+from tuner.simulator.cost import CostModel, cost_tables
+from tuner.simulator.gpus import Gpu
+from tuner.simulator.hardware import Hardware
+from tuner.simulator.kernel_state import Costs, State
+from tuner.simulator.limits import EngineLimits, engine_limits
+from tuner.simulator.load_kernel import (
+    RAN_OUT_OF_MEMORY,
+    RECORD_FULL,
+    STALLED,
+    Load,
+    StepRecord,
+)
+from tuner.simulator.memory import MemoryAccount, StartupFailure, memory_account
+from tuner.simulator.models import ModelGeometry
+from tuner.simulator.requests import EngineRequest
+from tuner.simulator.scheduler import empty_state, kernel_limits
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Backend = Literal["auto", "python", "numba"]
+
+_FIRST_ROWS = 4096
+_MAX_ROWS = 10_000_000
+_UNLIMITED = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One row per engine step; seconds, tokens, counts. `bottleneck` indexes `BOTTLENECKS`."""
+
+    start_s: Floats
+    duration_s: Floats
+    prefill_tokens: Integers
+    decode_tokens: Integers
+    sequences: Integers
+    kv_read_tokens: Integers
+    attention_pairs: Integers
+    emitted: Integers
+    preempted: Integers
+    running: Integers
+    waiting: Integers
+    used_blocks: Integers
+    bottleneck: Integers
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """What one load test would show: per request (in the order given), per step, in total.
+
+    Times are virtual seconds; NaN where a request never got that far. `failure` is set when the
+    engine does not start (then nothing else holds anything); `out_of_memory` when it died under
+    load; `stalled` when requests were left that could never be scheduled.
+    """
+
+    request_ids: tuple[int, ...]
+    entered_s: Floats
+    first_token_s: Floats
+    last_token_s: Floats
+    max_gap_s: Floats
+    output_tokens: Integers
+    finished: NDArray[np.bool_]
+    preemptions: Integers
+    steps: Steps
+    memory: MemoryAccount
+    cost_model: CostModel
+    counters: dict[str, int]
+    out_of_memory: bool
+    stalled: bool
+
+    @property
+    def failure(self) -> StartupFailure | None:
+        return self.memory.failure
+
+    @property
+    def ttft_s(self) -> Floats:
+        """Seconds from entering the engine to the first token."""
+        result: Floats = self.first_token_s - self.entered_s
+        return result
+
+    @property
+    def e2e_s(self) -> Floats:
+        """Seconds from entering to the last token; NaN for unfinished requests."""
+        result: Floats = np.where(self.finished, self.last_token_s - self.entered_s, np.nan)
+        return result
+
+    @property
+    def tpot_s(self) -> Floats:
+        """Mean seconds per token after the first; NaN with fewer than two tokens."""
+        many = self.finished & (self.output_tokens > 1)
+        span = self.last_token_s - self.first_token_s
+        result: Floats = np.where(many, span / np.maximum(1, self.output_tokens - 1), np.nan)
+        return result
+
+    @property
+    def end_s(self) -> float:
+        """When the last step ended; 0 without steps."""
+        if len(self.steps) == 0:
+            return 0.0
+        return float(self.steps.start_s[-1] + self.steps.duration_s[-1])
+
+    @property
+    def span_s(self) -> float:
+        """From the first request's entry to the end of the last step."""
+        if len(self.steps) == 0:
+            return 0.0
+        return self.end_s - float(np.nanmin(self.entered_s))
+
+    @property
+    def output_tokens_per_s(self) -> float | None:
+        """Generated tokens over the whole span; None without any step."""
+        return int(self.output_tokens.sum()) / self.span_s if self.span_s > 0 else None
+
+    @property
+    def busy_share(self) -> float | None:
+        """Share of the span in which a step was running."""
+        return float(self.steps.duration_s.sum()) / self.span_s if self.span_s > 0 else None
+
+    @property
+    def kv_usage_peak(self) -> float | None:
+        """Largest share of the KV blocks in use."""
+        if len(self.steps) == 0:
+            return None
+        return float(self.steps.used_blocks.max()) / self.memory.num_blocks
+
+    @property
+    def achieved_compute(self) -> float | None:
+        """Model operations over what the devices could do at their peak, while busy."""
+        busy = float(self.steps.duration_s.sum())
+        if busy == 0.0:
+            return None
+        costs, steps = self.cost_model, self.steps
+        tokens = int(steps.prefill_tokens.sum() + steps.decode_tokens.sum())
+        flops = costs.flops_per_token * tokens + costs.head_flops * int(steps.sequences.sum())
+        flops += costs.pair_flops * float(steps.attention_pairs.sum())
+        return flops / (busy * costs.peak_flops)
+
+    @property
+    def achieved_bandwidth(self) -> float | None:
+        """Weight and KV bytes read over what the memory could deliver, while busy."""
+        busy = float(self.steps.duration_s.sum())
+        if busy == 0.0:
+            return None
+        costs, steps = self.cost_model, self.steps
+        tokens = (steps.prefill_tokens + steps.decode_tokens).astype(np.float64)
+        read = float(costs.weight_bytes(tokens).sum())
+        read += costs.kv_bytes_per_token * float(steps.kv_read_tokens.sum())
+        return read / (busy * costs.gpu.memory_bytes_per_s)
+
+    def bottleneck_shares(self) -> dict[str, float]:
+        """Share of the busy time that each resource bounded; empty without steps."""
+        busy = float(self.steps.duration_s.sum())
+        if busy == 0.0:
+            return {}
+        time_of = np.bincount(
+            self.steps.bottleneck, weights=self.steps.duration_s, minlength=len(BOTTLENECKS)
+        )
+        return {name: float(time_of[index]) / busy for index, name in enumerate(BOTTLENECKS)}
+
+
+BOTTLENECKS = ("compute", "weights_bandwidth", "kv_bandwidth", "overhead")
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    limits: EngineLimits
+    memory: MemoryAccount
+    costs: CostModel
+    ordered: tuple[EngineRequest, ...]
+    max_in_flight: int
+
+
+def simulate(
+    requests: Sequence[EngineRequest],
+    config: EngineConfig,
+    gpu: Gpu,
+    count: int,
+    model: ModelGeometry,
+    max_model_len: int,
+    hardware: Hardware | None = None,
+    *,
+    concurrency: int | None = None,
+    backend: Backend = "auto",
+) -> SimulatedRun:
+    """Serve `requests` under an effective configuration until all are done.
+
+    Open loop by their arrival times; with `concurrency` a closed loop, in which arrival times only
+    give the order. `backend` `auto` compiles with numba where it can be had; the results do not
+    depend on it. Raises InvalidInputError for a prompt that does not fit into max_model_len.
+    """
+    hardware = hardware or Hardware.nominal()
+    memory = memory_account(gpu, count, model, config, max_model_len, hardware)
+    limits = engine_limits(config, max_model_len)
+    costs = CostModel(
+        gpu, model, limits.tensor_parallel, memory.kv_bytes_per_token, limits.graph_tokens, hardware
+    )
+    ordered = tuple(sorted(requests, key=lambda r: (r.arrival_s, r.request_id)))
+    for request in ordered:
+        if not 0 < request.prompt_tokens < max_model_len:
+            raise InvalidInputError(
+                f"request {request.request_id}: a prompt of {request.prompt_tokens} tokens leaves "
+                f"no room for output within max_model_len {max_model_len}"
+            )
+    job = _Job(limits, memory, costs, ordered, _UNLIMITED if concurrency is None else concurrency)
+    return _run(job, tuple(r.request_id for r in requests), backend)
+
+
+def _run(job: _Job, ids: tuple[int, ...], backend: Backend) -> SimulatedRun:
+    state = _loaded_state(job)
+    load = _load(job)
+    rows: list[StepRecord] = []
+    status = RECORD_FULL if job.memory.failure is None else -1
+    costs, limits = _costs(job, arrays=False), kernel_limits(job.limits, job.costs.model)
+    compiled = compiled_advance() if backend in ("auto", "numba") else None
+    if backend == "numba" and compiled is None:
+        raise InvalidInputError("numba is not installed")
+    advance = compiled or interpreted_advance()
+    if compiled is not None:
+        state, load, costs = _as_arrays(state), _as_arrays(load), _costs(job, arrays=True)
+    size = _FIRST_ROWS
+    while status == RECORD_FULL and size <= _MAX_ROWS:
+        record = _empty_record(size, arrays=compiled is not None)
+        status, used = advance(
+            limits, costs, state, load, record, job.memory.num_blocks, job.max_in_flight
+        )
+        rows.append(StepRecord._make([column[:used] for column in record]))
+        size *= 2
+    return _result(job, ids, state, load, rows, status)
+
+
+def _loaded_state(job: _Job) -> State:
+    """A state with every request in its slot, none of them entered."""
+    requests, limits = job.ordered, job.limits
+    entry_of: dict[int, int] = {}
+    hash_ids: list[int] = []
+    bounds = [0]
+    if limits.prefix_caching:
+        for request in requests:
+            full = (request.prompt_tokens + request.output_tokens) // limits.block_size
+            for block in request.prefix_blocks[:full]:
+                hash_ids.append(entry_of.setdefault(block, len(entry_of)))
+            bounds.append(len(hash_ids))
+    else:
+        bounds = [0] * (len(requests) + 1)
+    state = empty_state(len(requests), len(entry_of), limits.max_num_seqs, job.memory.num_blocks)
+    state.hash_ids.extend(hash_ids)
+    state.hash_start[:] = bounds[:-1]
+    state.hash_stop[:] = bounds[1:]
+    state.hash_end[:] = bounds[1:]
+    state.prompt[:] = [r.prompt_tokens for r in requests]
+    state.tokens[:] = state.prompt
+    state.target[:] = [
+        max(1, min(r.output_tokens, limits.max_model_len - r.prompt_tokens)) for r in requests
+    ]
+    state.priority[:] = [r.priority for r in requests]
+    return state
+
+
+def _load(job: _Job) -> Load:
+    nan = [float("nan")] * len(job.ordered)
+    closed = job.max_in_flight != _UNLIMITED
+    arrivals = [0.0 if closed else r.arrival_s for r in job.ordered]
+    return Load(arrivals, list(nan), list(nan), list(nan), [0.0] * len(nan), [0.0], [0])
+
+
+def _costs(job: _Job, *, arrays: bool) -> Costs:
+    limit = job.memory.load_limit
+    budget = job.limits.max_num_batched_tokens
+    tables: Any = cost_tables(job.costs, budget) if arrays else _listed(job.costs, budget)
+    return job.costs.costs_with_tables(*tables, limit)
+
+
+@lru_cache(maxsize=16)
+def _listed(costs: CostModel, budget: int) -> tuple[list[float], list[float], list[int]]:
+    linear, launch, bound = cost_tables(costs, budget)
+    return linear.tolist(), launch.tolist(), bound.tolist()
+
+
+def _as_arrays(columns: Any) -> Any:
+    """The same columns as arrays: integers as int64, seconds as float64."""
+    floats = _FLOAT_COLUMNS
+    return type(columns)._make(
+        [
+            np.array(column, dtype=np.float64 if name in floats else np.int64)
+            for name, column in zip(columns._fields, columns, strict=True)
+        ]
+    )
+
+
+_FLOAT_COLUMNS = frozenset(
+    {
+        "duration",
+        "arrival_s",
+        "entered_s",
+        "first_s",
+        "last_s",
+        "gap_s",
+        "clock",
+        "start_s",
+        "duration_s",
+    }
+)
+
+
+def _empty_record(size: int, *, arrays: bool) -> StepRecord:
+    columns: list[Any] = []
+    for name in StepRecord._fields:
+        is_float = name in _FLOAT_COLUMNS
+        if arrays:
+            columns.append(np.zeros(size, dtype=np.float64 if is_float else np.int64))
+        else:
+            columns.append([0.0 if is_float else 0] * size)
+    return StepRecord._make(columns)
+
+
+def _result(
+    job: _Job,
+    ids: tuple[int, ...],
+    state: State,
+    load: Load,
+    rows: list[StepRecord],
+    status: int,
+) -> SimulatedRun:
+    position = {request.request_id: slot for slot, request in enumerate(job.ordered)}
+    given = np.array([position[i] for i in ids], dtype=np.int64)
+
+    def floats(column: Any) -> Floats:
+        return np.array(column, dtype=np.float64)[given]
+
+    def integers(column: Any) -> Integers:
+        return np.array(column, dtype=np.int64)[given]
+
+    generated = integers(state.generated)
+    return SimulatedRun(
+        request_ids=ids,
+        entered_s=floats(load.entered_s),
+        first_token_s=floats(load.first_s),
+        last_token_s=floats(load.last_s),
+        max_gap_s=floats(load.gap_s),
+        output_tokens=generated,
+        finished=generated == integers(state.target),
+        preemptions=integers(state.preempted_count),
+        steps=_steps(rows),
+        memory=job.memory,
+        cost_model=job.costs,
+        counters={name: int(state.numbers[index]) for name, index in _COUNTERS.items()},
+        out_of_memory=status == RAN_OUT_OF_MEMORY,
+        stalled=status in (STALLED, RECORD_FULL),
+    )
+
+
+_COUNTERS = {
+    "preemptions": kernel.PREEMPTIONS,
+    "prompt_tokens": kernel.PROMPT_TOKENS,
+    "generated_tokens": kernel.GENERATED_TOKENS,
+    "computed_tokens": kernel.COMPUTED_TOKENS,
+    "recomputed_tokens": kernel.RECOMPUTED_TOKENS,
+    "skipped_tokens": kernel.SKIPPED_TOKENS,
+    "prefix_query_tokens": kernel.PREFIX_QUERY_TOKENS,
+    "prefix_hit_tokens": kernel.PREFIX_HIT_TOKENS,
+    "free_blocks": kernel.FREE_BLOCKS,
+    "cached_blocks": kernel.EVICTABLE_BLOCKS,
+}
+
+
+def _steps(rows: list[StepRecord]) -> Steps:
+    columns: dict[str, Any] = {}
+    for index, name in enumerate(StepRecord._fields):
+        kind = np.float64 if name in _FLOAT_COLUMNS else np.int64
+        parts = [np.asarray(record[index], dtype=kind) for record in rows]
+        columns[name] = np.concatenate(parts) if parts else np.zeros(0, dtype=kind)
+    return Steps(**columns)
