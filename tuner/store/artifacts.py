@@ -63,7 +63,7 @@ class ArtifactStore:
 
     def write(self, directory: PurePosixPath | str, name: str, content: bytes) -> Path:
         """Put a file into a directory of the store, replacing one of that name atomically."""
-        target = self.resolve(PurePosixPath(directory) / name)
+        target = self._file(directory, name)
         folder = self.make_directory(PurePosixPath(directory))
         temporary = folder / f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
         with _disk_errors(target):
@@ -77,7 +77,7 @@ class ArtifactStore:
 
     def read(self, directory: PurePosixPath | str, name: str) -> bytes:
         """A file's content; FileNotFoundError when there is none."""
-        return self.resolve(PurePosixPath(directory) / name).read_bytes()
+        return self._file(directory, name).read_bytes()
 
     def names(self, directory: PurePosixPath | str) -> tuple[str, ...]:
         """The files of a directory by name, without those still being written."""
@@ -86,6 +86,11 @@ class ArtifactStore:
             return ()
         found = (entry.name for entry in folder.iterdir() if entry.is_file())
         return tuple(sorted(name for name in found if _SAFE_NAME.fullmatch(name)))
+
+    def _file(self, directory: PurePosixPath | str, name: str) -> Path:
+        if not _SAFE_NAME.fullmatch(name):
+            raise ValueError(f"not a file name for the artefact store: {name!r}")
+        return self.resolve(directory) / name
 
 
 @contextmanager

@@ -42,6 +42,8 @@ def diagnosis_to_dict(diagnosis: Diagnosis | None) -> dict[str, Any] | None:
         ],
         "returncode": diagnosis.returncode,
         "severity": diagnosis.severity,
+        "tunable": diagnosis.tunable,
+        "facts": dict(diagnosis.facts),
     }
 
 
@@ -58,6 +60,8 @@ def diagnosis_from_dict(document: dict[str, Any] | None) -> Diagnosis | None:
         remedies=tuple(Remedy(**remedy) for remedy in document["remedies"]),
         returncode=document["returncode"],
         severity=document["severity"],
+        tunable=document["tunable"],
+        facts=document["facts"],
     )
 
 
