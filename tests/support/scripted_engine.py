@@ -48,6 +48,11 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet: the log holds only what a test looks for."""
 
 
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int)
@@ -72,7 +77,7 @@ def obey(options: argparse.Namespace) -> None:
         nonlocal terms
         terms += 1
         if terms > options.lose_terms:
-            print("orderly end", flush=True)
+            say("orderly end")
             os._exit(0)
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN if options.ignore_term else on_term)
@@ -96,12 +101,12 @@ def main() -> int:
     options = parse()
     obey(options)
     if options.print_environment:
-        print("environment:", json.dumps(dict(os.environ)), flush=True)
+        say(f"environment: {json.dumps(dict(os.environ))}")
     if options.grandchild_file:
         leave_grandchild(options.grandchild_file)
     for line in options.log_line:
-        print(line, flush=True)
-    print(STARTED, flush=True)
+        say(line)
+    say(STARTED)
     if options.exit_code is not None:
         return int(options.exit_code)
     if options.never_listen:

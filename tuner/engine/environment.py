@@ -1,0 +1,75 @@
+"""The environment an engine is started with: an allow-list, never the worker's own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from tuner.errors import Fault, InvalidInputError
+
+INHERITED_NAMES = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "XDG_CACHE_HOME"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "CC", "CXX"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+        *("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"),
+        "NUMBA_CACHE_DIR",
+    }
+)
+"""vLLM variables that change how it runs are not here: a study names those itself, so that the
+command it exports runs the same."""
+INHERITED_PREFIXES = (
+    *("LC_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "HIP_", "ROCR_", "ROCM_", "HSA_", "ZE_"),
+    *("HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "SAFETENSORS_", "TOKENIZERS_"),
+    *("TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "TRITON_", "OMP_", "MKL_", "KMP_", "OPENBLAS_"),
+)
+STUDY_NAMES = frozenset({"PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONMALLOC"})
+STUDY_PREFIXES = ("VLLM_", "FLASHINFER_", "FLASH_ATTENTION_")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def engine_environment(
+    spec_env: Mapping[str, str], base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The whole environment of an engine: what may pass of `base` (the worker's), then the study's.
+
+    Raises InvalidInputError with every variable of the study that may not be set.
+    """
+    faults = environment_faults(spec_env)
+    if faults:
+        text = "\n".join(f"  {fault}" for fault in faults)
+        raise InvalidInputError(f"the engine's environment cannot be used:\n{text}")
+    inherited = {
+        name: value
+        for name, value in (os.environ if base is None else base).items()
+        if name in INHERITED_NAMES or name.startswith(INHERITED_PREFIXES)
+    }
+    return {"PYTHONUNBUFFERED": "1", **inherited, **spec_env}
+
+
+def environment_faults(spec_env: Mapping[str, str], path: str = "engine.env") -> tuple[Fault, ...]:
+    """What is wrong with the variables a study sets, all at once."""
+    found = (_fault(name, value, f"{path}.{name}") for name, value in spec_env.items())
+    return tuple(fault for fault in found if fault is not None)
+
+
+def _fault(name: str, value: str, path: str) -> Fault | None:
+    if not _NAME.match(name):
+        return Fault(path, "not a variable's name", "letters, digits and _ only")
+    if "\0" in value:
+        return Fault(path, "the value contains a NUL character")
+    if name.startswith("SERVETUNE_"):
+        return Fault(path, "ServeTune's own settings are not the engine's")
+    if not _allowed_in_study(name):
+        allowed = ", ".join(sorted(p + "*" for p in (*STUDY_PREFIXES, *INHERITED_PREFIXES)))
+        return Fault(path, "not a variable an engine may be given", f"allowed: {allowed}")
+    return None
+
+
+def _allowed_in_study(name: str) -> bool:
+    if name in INHERITED_NAMES or name in STUDY_NAMES:
+        return True
+    return name.startswith(STUDY_PREFIXES + INHERITED_PREFIXES)
