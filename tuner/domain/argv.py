@@ -53,7 +53,7 @@ def _option(name: str, value: FlagValue) -> list[str]:
 def from_argv(args: Sequence[str]) -> EngineConfig:
     """The configuration in vLLM's arguments: the inverse of `to_argv` up to `canonical`.
 
-    Raises InvalidCommandError for a value of the wrong type and an argument that belongs to no flag.
+    Raises InvalidCommandError for a value of the wrong type or an argument that belongs to no flag.
     """
     reading = read_argv(args)
     if reading.positionals:

@@ -1,218 +1,359 @@
-"""The study document (DESIGN.md §9): one Pydantic model for the file and the HTTP body."""
+"""The study document (DESIGN.md §9): one Pydantic model for the file and the HTTP body.
+
+The strings below the fields are what editors and docs/study-document.md show.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+TokenCount = Annotated[int, Field(ge=1, le=16_777_216)]
+Seed = Annotated[int, Field(ge=0, le=4_294_967_295)]
 FlagScalar = bool | int | float | str
+Flags = dict[str, FlagScalar]
+Environment = dict[str, str]
 
 
 class Strict(BaseModel):
     """Humans type these: an unknown key is a fault, and a parsed document never changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True
+    )
 
 
 class ModelSpec(Strict):
-    """The model to serve, by hub id or local path."""
+    """The model to serve: exactly one of `id` and `path`."""
 
-    id: str | None = None
-    path: str | None = None
-    revision: str | None = None
-    max_model_len: Annotated[int, Field(ge=1)] | None = None
+    id: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    """Name on the model hub, `owner/name`."""
+    path: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
+    """Directory with the model's config.json, relative to the study file. Not over HTTP."""
+    revision: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Branch, tag or commit on the hub; the hub's default when absent."""
+    max_model_len: TokenCount | None = None
+    """Longest prompt plus output, tokens; the model's own limit when absent."""
 
 
 class ProcessLauncherSpec(Strict):
     """Start the engine as a process of this host."""
 
     type: Literal["process"] = "process"
-    executable: str = "vllm"
+    """How the engine is started."""
+    executable: Annotated[str, Field(min_length=1, max_length=4096)] = "vllm"
+    """Name on the PATH, or path, of vLLM's command. Not over HTTP."""
 
 
 class SimulatedEngineSpec(Strict):
     """The embedded engine: a model of vLLM on a GPU of this name. Its results are simulated."""
 
     kind: Literal["simulated"]
+    """`simulated`: no GPU is used and every result says so."""
     gpu: str = "L4"
+    """The GPU that is modelled."""
     count: Annotated[int, Field(ge=1, le=64)] = 1
-    time_scale: Annotated[float, Field(ge=1, le=100)] = 1.0
-    hardware_seed: int | None = None
-    flags: dict[str, FlagScalar] = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    """How many of them the engine spans."""
+    time_scale: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.0
+    """Seconds of engine time per second of wall time."""
+    hardware_seed: Seed | None = None
+    """Draws hidden deviations from the nominal hardware; none when absent."""
+    flags: Flags = Field(default_factory=dict)
+    """Fixed flags of the engine, vLLM's long names without dashes."""
+    env: Environment = Field(default_factory=dict)
+    """Environment variables of the engine, allow-listed names. Not over HTTP."""
 
 
 class VllmEngineSpec(Strict):
     """A real vLLM."""
 
     kind: Literal["vllm"]
+    """`vllm`: a real engine on this host's GPUs."""
     launcher: ProcessLauncherSpec = ProcessLauncherSpec()
-    flags: dict[str, FlagScalar] = Field(default_factory=dict)
-    env: dict[str, str] = Field(default_factory=dict)
+    """How it is started and stopped. Not over HTTP."""
+    flags: Flags = Field(default_factory=dict)
+    """Fixed flags of the engine, vLLM's long names without dashes."""
+    env: Environment = Field(default_factory=dict)
+    """Environment variables of the engine, allow-listed names. Not over HTTP."""
 
 
 EngineSpec = Annotated[SimulatedEngineSpec | VllmEngineSpec, Field(discriminator="kind")]
 
 
 class IntegerRange(Strict):
-    low: Annotated[int, Field(ge=1)]
-    high: Annotated[int, Field(ge=1)]
+    """Whole numbers from `low` to `high`; equal ends fix the value."""
+
+    low: TokenCount
+    """Smallest value that may be tried."""
+    high: TokenCount
+    """Largest value that may be tried."""
 
 
 class UtilizationRange(Strict):
-    low: Annotated[float, Field(gt=0, le=1)]
-    high: Annotated[float, Field(gt=0, le=1)]
+    """Shares of the GPU's memory from `low` to `high`; equal ends fix the value."""
+
+    low: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    """Smallest share that may be tried, above 0."""
+    high: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    """Largest share that may be tried, at most 1."""
 
 
 class BooleanChoices(Strict):
+    """Which of true and false may be tried; one of them fixes the value."""
+
     choices: Annotated[list[bool], Field(min_length=1, max_length=2)]
+    """`[true, false]`, `[true]` or `[false]`."""
 
 
 class SearchSpaceSpec(Strict):
-    """The four knobs of the mission; each has a default range."""
+    """What is tuned: the four knobs, each with a default range."""
 
     max_num_seqs: IntegerRange = IntegerRange(low=8, high=1024)
+    """Most requests in one engine step."""
     max_num_batched_tokens: IntegerRange = IntegerRange(low=256, high=32768)
+    """Most tokens in one engine step."""
     enable_chunked_prefill: BooleanChoices = BooleanChoices(choices=[True, False])
+    """Whether a prompt may be processed over several steps."""
     gpu_memory_utilization: UtilizationRange = UtilizationRange(low=0.5, high=0.97)
+    """Share of the GPU's memory that the engine may use."""
 
 
 class BaselineSpec(Strict):
-    """Today's flags; what is absent is the engine's own default."""
+    """What runs today, and what a recommendation must beat."""
 
-    flags: dict[str, FlagScalar] = Field(default_factory=dict)
+    flags: Flags = Field(default_factory=dict)
+    """Today's flags beside the engine's fixed ones; an absent flag is the engine's own default."""
 
 
 class ConstantLength(Strict):
+    """The same length for every request."""
+
     type: Literal["constant"]
-    value: Annotated[int, Field(ge=1)]
+    """`constant`: always `value`."""
+    value: TokenCount
+    """Length in tokens."""
 
 
 class UniformLength(Strict):
+    """Every whole number from `low` to `high` is equally likely."""
+
     type: Literal["uniform"]
-    low: Annotated[int, Field(ge=1)]
-    high: Annotated[int, Field(ge=1)]
+    """`uniform`: between `low` and `high`."""
+    low: TokenCount
+    """Shortest length, tokens."""
+    high: TokenCount
+    """Longest length, tokens."""
 
 
 class LognormalLength(Strict):
     """Lognormal with this median and sigma of the logarithm, clipped to [low, high]."""
 
     type: Literal["lognormal"]
-    median: Annotated[float, Field(ge=1)]
-    sigma: Annotated[float, Field(ge=0, le=4)]
-    low: Annotated[int, Field(ge=1)] = 1
-    high: Annotated[int, Field(ge=1)] = 131072
+    """`lognormal`: many short ones, few long ones."""
+    median: Annotated[float, Field(ge=1, le=16_777_216, allow_inf_nan=False)]
+    """Median length, tokens."""
+    sigma: Annotated[float, Field(ge=0, le=4, allow_inf_nan=False)]
+    """Standard deviation of the natural logarithm."""
+    low: TokenCount = 1
+    """Shorter lengths are raised to this, tokens."""
+    high: TokenCount = 131072
+    """Longer lengths are cut to this, tokens."""
 
 
-LengthSpec = Annotated[ConstantLength | UniformLength | LognormalLength, Field(discriminator="type")]
+LengthSpec = Annotated[
+    ConstantLength | UniformLength | LognormalLength, Field(discriminator="type")
+]
 
 
 class LengthsSpec(Strict):
     """Prompt and output lengths in tokens."""
 
     prompt_tokens: LengthSpec
+    """Tokens of a request's prompt."""
     output_tokens: LengthSpec
+    """Tokens that a request generates, exactly."""
 
 
 class TraceSpec(Strict):
-    """Requests from a file, or from a trace shipped with ServeTune (`builtin:azure-conv-2023`)."""
+    """Recorded requests."""
 
-    file: str
+    file: Annotated[str, Field(min_length=1, max_length=4096)]
+    """Path relative to the study file, or `builtin:NAME` for a trace shipped with ServeTune."""
     format: Literal["azure"] = "azure"
+    """Columns of the file: `azure` is TIMESTAMP, ContextTokens, GeneratedTokens."""
     scale: Positive = 1.0
+    """The recorded arrival rate is multiplied by this."""
 
 
 class ArrivalSpec(Strict):
-    """How requests arrive. Without `rate` (requests/s) the study calibrates one on the baseline."""
+    """How requests arrive."""
 
     process: Literal["poisson", "constant", "trace"] = "poisson"
+    """Gaps between requests: random, equal, or as recorded in the trace."""
     rate: Positive | None = None
+    """Requests per second; calibrated on the baseline when absent."""
 
 
 class WorkloadSpec(Strict):
-    """Exactly one of preset, trace, lengths; the preset `chat` when none is given."""
+    """The load: at most one of `preset`, `trace` and `lengths`; `chat` when none is given."""
 
     preset: Literal["chat", "long-context-qa", "mixed"] | None = None
+    """A load shipped with ServeTune."""
     trace: TraceSpec | None = None
+    """Requests recorded in a file."""
     lengths: LengthsSpec | None = None
+    """Requests with lengths drawn from distributions."""
     arrival: ArrivalSpec = ArrivalSpec()
+    """How requests arrive in the latency segment."""
     warmup_s: NonNegative = 10.0
+    """Load before each measured window, seconds of engine time."""
     latency_window_s: Positive = 60.0
+    """Measured window at the calibrated rate, seconds of engine time."""
     capacity_window_s: Positive = 30.0
-    seed: int = 0
+    """Measured window at saturation, seconds of engine time."""
+    seed: Seed = 0
+    """Draws lengths, arrivals and prompts; the same for every trial."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _chat_when_nothing_is_given(cls, data: Any) -> Any:
+        """One way to say it, so that equal documents have equal digests."""
+        if not isinstance(data, dict):
+            return data
+        given = (data.get(key) is not None for key in ("preset", "trace", "lengths"))
+        return data if any(given) else {**data, "preset": "chat"}
 
 
 class WeightsSpec(Strict):
+    """Importance of each metric, normalised to sum 1; 0 leaves it out."""
+
     ttft_p95: NonNegative = 1.0
+    """Time to first token."""
     tpot_p95: NonNegative = 1.0
+    """Time per output token after the first."""
     throughput: NonNegative = 1.0
+    """Output tokens per second at saturation."""
     itl_p99: NonNegative = 0.0
+    """Gap between two output tokens, 99th percentile."""
 
 
 class SloSpec(Strict):
-    """A request is good when it meets every limit given; `attainment` is the share that must."""
+    """A request is good when it meets every limit given; at least one must be given."""
 
     ttft_ms: Positive | None = None
+    """Longest time to first token, milliseconds."""
     tpot_ms: Positive | None = None
+    """Longest mean time per output token after the first, milliseconds."""
     e2e_ms: Positive | None = None
-    attainment: Annotated[float, Field(gt=0, le=1)] = 0.95
+    """Longest time to the last token, milliseconds."""
+    attainment: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.95
+    """Share of requests that must be good."""
 
 
 class ObjectiveSpec(Strict):
+    """What better means."""
+
     weights: WeightsSpec = WeightsSpec()
+    """Importance of each metric."""
     latency_percentile: Literal["p50", "p90", "p95", "p99"] | None = None
     """Overrides the percentile in the names `ttft_p95` and `tpot_p95` when given."""
     preemption_penalty: NonNegative = 0.5
+    """Subtracted from the score per preemption and request; 0 switches it off."""
     slo: SloSpec | None = None
+    """Limits that a request must meet to be good."""
     mode: Literal["weighted", "pareto", "goodput"] = "weighted"
+    """One weighted score, a front of trade-offs, or good requests per second."""
+
+
+def _from_iso_text(value: object) -> object:
+    """Python's datetime from ISO 8601 text; anything else is left to Pydantic's message."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("expected a date and time such as 2030-01-31T18:00:00Z") from None
 
 
 class BudgetSpec(Strict):
+    """When the search ends: at whichever comes first."""
+
     trials: Annotated[int, Field(ge=1, le=1000)] = 20
+    """Configurations that are launched and measured, besides the baseline."""
     gpu_minutes: Positive | None = None
-    deadline: datetime | None = None
+    """Minutes of engine time on GPUs; no limit when absent."""
+    deadline: Annotated[AwareDatetime, BeforeValidator(_from_iso_text)] | None = None
+    """Date and time with time zone after which no trial starts."""
 
 
 class SamplerSpec(Strict):
+    """Who proposes configurations."""
+
     type: Literal["tpe", "gp", "qmc", "random", "nsga2"] = "tpe"
-    seed: int = 0
+    """Optuna's sampler."""
+    seed: Seed = 0
+    """Makes the proposals repeatable."""
 
 
 class ConfirmationSpec(Strict):
+    """The last measurements, on fresh starts; not counted in `budget.trials`."""
+
     finalists: Annotated[int, Field(ge=1, le=5)] = 2
+    """Configurations measured again beside the baseline."""
     rounds: Annotated[int, Field(ge=2, le=20)] = 3
+    """Rounds in which each is measured once."""
     max_rounds: Annotated[int, Field(ge=2, le=40)] = 6
+    """Rounds at most, while the interval straddles the decision."""
 
 
 class DeadlinesSpec(Strict):
-    """Seconds of engine time."""
+    """Seconds of engine time after which an attempt is given up."""
 
     startup_s: Positive = 900.0
+    """Until the engine is ready, seconds."""
     stop_grace_s: Positive = 30.0
+    """Between asking the engine to stop and killing it, seconds."""
     stall_s: Positive = 60.0
+    """Without a single token while requests wait, seconds."""
     attempt_s: Positive = 3600.0
+    """The whole attempt, seconds."""
 
 
 class LocalExecutorSpec(Strict):
+    """Attempts run on the worker's own host."""
+
     type: Literal["local"] = "local"
+    """Where attempts run."""
 
 
 class StudySpec(Strict):
     """One tuning job, whole."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None
+    """Letters, digits, `.`, `_` and `-`; the file's name when absent."""
     model: ModelSpec
+    """The model to serve."""
     engine: EngineSpec
+    """The engine that serves it."""
     search_space: SearchSpaceSpec = SearchSpaceSpec()
+    """What is tuned."""
     baseline: BaselineSpec = BaselineSpec()
+    """What runs today."""
     workload: WorkloadSpec = WorkloadSpec()
+    """The load."""
     objective: ObjectiveSpec = ObjectiveSpec()
+    """What better means."""
     budget: BudgetSpec = BudgetSpec()
+    """When the search ends."""
     sampler: SamplerSpec = SamplerSpec()
+    """Who proposes configurations."""
     confirmation: ConfirmationSpec = ConfirmationSpec()
+    """The last measurements."""
     deadlines: DeadlinesSpec = DeadlinesSpec()
+    """When an attempt is given up."""
     executor: LocalExecutorSpec = LocalExecutorSpec()
+    """Where attempts run."""
