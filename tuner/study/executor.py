@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 from objectives.measurement import Measurement
+from objectives.slo import Slo
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.diagnosis import Diagnosis
 from tuner.domain.engine_config import LaunchCommand
 from tuner.domain.states import AttemptOutcome, TrialState
-from tuner.domain.study_spec import DeadlinesSpec, EngineSpec, SloSpec, WorkloadSpec
+from tuner.domain.study_spec import DeadlinesSpec, EngineSpec, WorkloadSpec
 from tuner.engine.launcher import ProcessIdentity
 from tuner.study.calibration import LoadCalibration
 
@@ -31,9 +32,12 @@ class AttemptRequest:
     workload_seed: int
     max_model_len: int
     vocabulary_size: int
-    baseline_max_num_seqs: int
+    reference_max_num_seqs: int
+    """Of the configuration that the study's load is made for: the baseline's."""
+    max_num_seqs: int
+    """Of this configuration, the engine's defaults filled in."""
     calibration: LoadCalibration | None
-    slo: SloSpec | None
+    slo: Slo | None
     deadlines: DeadlinesSpec
     directory: Path
     salt: int
@@ -65,16 +69,21 @@ class LoadStatus:
     elapsed_s: float
     total_s: float
     completed_requests: int
+    measuring: bool
+    """Whether a window is open; false in warm-up and drain."""
 
 
 class AttemptListener(Protocol):
     """Hears of an attempt while it runs; called in the thread which executes it."""
 
-    def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity) -> None:
+    def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity, port: int) -> None:
         """The engine exists from now on; the record must be durable when this returns."""
 
     def entered(self, state: TrialState) -> None:
         """The attempt moved on to `state`."""
+
+    def calibrated(self, calibration: LoadCalibration) -> None:
+        """The study's load was found on this engine; durable when this returns."""
 
     def load_progress(self, status: LoadStatus) -> None:
         """The load moved on."""

@@ -86,7 +86,7 @@ def pareto_front(
     measurements: Mapping[int, Measurement], baseline: Measurement, percentile: str | None = None
 ) -> tuple[int, ...]:
     """Keys of the measurements no other one beats in TTFT, TPOT and throughput at once."""
-    objective = VectorObjective(_front_metrics(percentile))
+    objective = VectorObjective(front_metrics(percentile))
     keys = sorted(measurements)
     points = [_vector(objective, measurements[key], baseline) for key in keys]
     return tuple(keys[i] for i in front(points, objective.directions))
@@ -99,6 +99,7 @@ def _vector(
     return values if values is not None else (None,) * len(objective.metrics)
 
 
-def _front_metrics(percentile: str | None) -> tuple[WeightedMetric, ...]:
+def front_metrics(percentile: str | None) -> tuple[WeightedMetric, ...]:
+    """What a Pareto front is drawn over, the latencies at `percentile` when it is given."""
     parsed = (WeightedMetric.parse(name) for name in FRONT_METRICS)
     return tuple(metric if percentile is None else metric.at(percentile) for metric in parsed)

@@ -1,0 +1,227 @@
+"""Attempts of trials, repeated where that was not their configuration's fault, always recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from objectives.constraints import constraint_of, infeasibility_grade
+from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
+from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
+from tuner.engine.launcher import ProcessIdentity
+from tuner.errors import CancelledError, StudyFailedError
+from tuner.store.attempts import NewAttempt
+from tuner.store.records import AttemptEnd, AttemptRecord, TrialRecord
+from tuner.store.trials import TrialEnd
+from tuner.study.calibration import LoadCalibration
+from tuner.study.checkpoints import AFTER_COMMIT
+from tuner.study.context import StudyContext
+from tuner.study.executor import AttemptRequest, AttemptResult, LoadStatus
+from tuner.study.scoring import slo_of
+from tuner.study.trial_score import trial_score
+
+MOST_ATTEMPTS = 3
+"""An attempt that failed through us, or measured badly, is repeated twice."""
+
+RETRY_PAUSE_S = 5.0
+"""Before a repetition on a real machine: what disturbed it may pass."""
+
+WEAKNESS = "weakness: "
+"""Begins the note of a measurement whose engine suffered in the worst-case burst."""
+
+_OURS = (AttemptOutcome.ENVIRONMENT, AttemptOutcome.INVALID)
+_CONCLUSIVE = (AttemptOutcome.MEASURED, AttemptOutcome.INFEASIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Measuring:
+    """Why a trial is started, and under which requests."""
+
+    purpose: AttemptPurpose
+    workload_seed: int
+    round: int | None = None
+    burst: bool = False
+
+
+def settled(attempts: Sequence[AttemptRecord]) -> bool:
+    """Whether these attempts of one purpose need no further one, from the store alone.
+
+    Attempts that were lost with their driver or cancelled are not counted against the trial.
+    """
+    if any(a.outcome in _CONCLUSIVE for a in attempts):
+        return True
+    return sum(a.outcome in _OURS for a in attempts) >= MOST_ATTEMPTS
+
+
+def run_trial(context: StudyContext, trial: TrialRecord) -> TrialRecord:
+    """Attempt a live trial until it has ended, and store how; it is not told to the sampler here.
+
+    Raises CancelledError (the trial stays live and is repeated later) or StudyFailedError.
+    """
+    measuring = Measuring(AttemptPurpose.SEARCH, context.spec.workload.seed)
+    while True:
+        attempt, result = _execute(context, trial, measuring)
+        end = _attempt_end(result)
+        trial_end = _trial_end(context, trial, attempt, result)
+        if trial_end is None:
+            context.ledger.end_attempt(attempt.id, end)
+            _raise_if_over(result)
+            _pause(context)
+            continue
+        finished = context.ledger.finish_trial(trial.number, trial_end, attempt.id, end)
+        context.checkpoint(AFTER_COMMIT)
+        return finished
+
+
+def run_again(context: StudyContext, trial: TrialRecord, measuring: Measuring) -> None:
+    """Measure an ended trial once more on a fresh start, with repetitions; the trial stays.
+
+    Raises CancelledError or StudyFailedError.
+    """
+    while True:
+        attempts = context.ledger.history().attempts_of(
+            trial.number, measuring.purpose, measuring.round
+        )
+        if settled(attempts):
+            return
+        attempt, result = _execute(context, trial, measuring)
+        context.ledger.end_attempt(attempt.id, _attempt_end(result))
+        context.checkpoint(AFTER_COMMIT)
+        _raise_if_over(result)
+        if result.outcome in _OURS:
+            _pause(context)
+
+
+def _execute(
+    context: StudyContext, trial: TrialRecord, measuring: Measuring
+) -> tuple[AttemptRecord, AttemptResult]:
+    context.cancellation.raise_if_requested()
+    attempt = context.ledger.start_attempt(
+        trial.number,
+        NewAttempt(
+            measuring.purpose, measuring.workload_seed, round=measuring.round, host=context.host
+        ),
+    )
+    context.monitor.attempt_started(trial.number)
+    listener = _Recorder(context, attempt)
+    request = _request(context, trial, attempt, measuring)
+    result = context.executor.execute(request, listener, context.cancellation)
+    context.monitor.attempt_ended()
+    return attempt, result
+
+
+def _request(
+    context: StudyContext, trial: TrialRecord, attempt: AttemptRecord, measuring: Measuring
+) -> AttemptRequest:
+    spec, history = context.spec, context.ledger.history()
+    reference = history.reference or trial
+    return AttemptRequest(
+        command=context.target.command(trial.config),
+        engine=spec.engine,
+        workload=spec.workload,
+        base_dir=context.base_dir,
+        workload_seed=measuring.workload_seed,
+        max_model_len=context.target.max_model_len,
+        vocabulary_size=context.target.vocabulary_size,
+        reference_max_num_seqs=context.target.effective(reference.config).max_num_seqs or 1,
+        max_num_seqs=context.target.effective(trial.config).max_num_seqs or 1,
+        calibration=history.calibration,
+        slo=slo_of(spec.objective.slo),
+        deadlines=spec.deadlines,
+        directory=context.artifacts.attempt_directory(
+            attempt.study_id, attempt.trial_number, attempt.ordinal
+        ),
+        salt=attempt.id,
+        burst=measuring.burst,
+    )
+
+
+class _Recorder:
+    """Writes down what an attempt reports, as it happens."""
+
+    def __init__(self, context: StudyContext, attempt: AttemptRecord) -> None:
+        self._context = context
+        self._attempt = attempt
+
+    def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity, port: int) -> None:
+        self._context.ledger.set_processes(self._attempt.id, guard, engine, port)
+
+    def entered(self, state: TrialState) -> None:
+        self._context.ledger.advance(self._attempt.id, state)
+        self._context.monitor.entered(state)
+
+    def calibrated(self, calibration: LoadCalibration) -> None:
+        self._context.ledger.set_calibration(calibration)
+
+    def load_progress(self, status: LoadStatus) -> None:
+        self._context.monitor.loading(status)
+
+
+def _attempt_end(result: AttemptResult) -> AttemptEnd:
+    measurement = result.measurement
+    if measurement is not None and result.weakness is not None:
+        note = f"{WEAKNESS}{result.weakness}"
+        measurement = replace(measurement, notes=(*measurement.notes, note))
+    return AttemptEnd(result.outcome, _explained(result), measurement)
+
+
+def _explained(result: AttemptResult) -> Diagnosis | None:
+    """The diagnosis; one of our own making where the attempt failed without an engine's."""
+    if result.diagnosis is not None or result.outcome in _CONCLUSIVE:
+        return result.diagnosis
+    if result.outcome is AttemptOutcome.CANCELLED:
+        return None
+    fatal = result.outcome is AttemptOutcome.FATAL
+    consequence = Consequence.STOP_STUDY if fatal else Consequence.RETRY
+    name = "instrument_invalid" if result.outcome is AttemptOutcome.INVALID else "infrastructure"
+    return Diagnosis(name, Phase.ANY, consequence, result.reason)
+
+
+def _trial_end(
+    context: StudyContext, trial: TrialRecord, attempt: AttemptRecord, result: AttemptResult
+) -> TrialEnd | None:
+    """How the trial ends with this attempt; None when it goes on or the study stops."""
+    if result.outcome is AttemptOutcome.MEASURED and result.measurement is not None:
+        history = context.ledger.history()
+        reference = history.reference_measurement or result.measurement
+        score = trial_score(context.spec.objective, result.measurement, reference)
+        return TrialEnd(TrialState.COMPLETE, score=score)
+    if result.outcome is AttemptOutcome.INFEASIBLE:
+        return TrialEnd(
+            TrialState.INFEASIBLE,
+            diagnosis=result.diagnosis,
+            infeasibility=observed_infeasibility(result),
+        )
+    if result.outcome in _OURS:
+        before = context.ledger.history().attempts_of(trial.number, AttemptPurpose.SEARCH)
+        earlier = sum(a.outcome in _OURS for a in before if a.id != attempt.id)
+        if earlier + 1 >= MOST_ATTEMPTS:
+            return TrialEnd(TrialState.FAILED, diagnosis=_explained(result))
+    return None
+
+
+def observed_infeasibility(result: AttemptResult) -> dict[str, object]:
+    """What the sampler is told of a configuration that the engine could not run."""
+    diagnosis = result.diagnosis
+    if diagnosis is None:
+        raise ValueError("an infeasible attempt needs its diagnosis")
+    served = diagnosis.phase in (Phase.READY, Phase.SERVING)
+    return {
+        "constraint": constraint_of(diagnosis.failure_class),
+        "grade": infeasibility_grade(diagnosis.severity, served=served),
+        "failure_class": diagnosis.failure_class,
+        "reason": diagnosis.summary,
+        "predicted": False,
+    }
+
+
+def _raise_if_over(result: AttemptResult) -> None:
+    if result.outcome is AttemptOutcome.CANCELLED:
+        raise CancelledError(result.reason)
+    if result.outcome is AttemptOutcome.FATAL:
+        raise StudyFailedError(result.reason, hint="no trial of this study can run; see the log")
+
+
+def _pause(context: StudyContext) -> None:
+    if not context.simulated:
+        context.cancellation.wait(RETRY_PAUSE_S)

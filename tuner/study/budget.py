@@ -1,0 +1,114 @@
+"""What a study has spent, what it will, and when the search has to stop: pure accounting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tuner.domain.states import AttemptOutcome, AttemptPurpose
+from tuner.domain.study_spec import BudgetSpec, StudySpec, WorkloadSpec
+from tuner.store.records import AttemptRecord, TrialRecord
+
+NOMINAL_STARTUP_S = 60.0
+"""Engine seconds of a start of which nothing is known yet."""
+
+DRAIN_S = 30.0
+"""Engine seconds the open loop may go on for the window's last requests."""
+
+STOP_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Trials of the budget, and engine time as accelerator minutes over all phases."""
+
+    trials: int
+    starts: int
+    gpu_minutes: float
+    mean_attempt_s: float | None
+    """Wall seconds of a finished attempt; None before the first."""
+
+
+def spent(
+    trials: Sequence[TrialRecord],
+    attempts: Sequence[AttemptRecord],
+    *,
+    gpu_count: int,
+    time_scale: float,
+) -> Spent:
+    """The account so far.
+
+    The baseline (trial 0) and proposals that were never launched are not trials of the budget.
+    Minutes are engine time: on the embedded engine what the real one would have taken.
+    """
+    launched = {a.trial_number for a in attempts if a.purpose is AttemptPurpose.SEARCH}
+    counted = [t for t in trials if t.number > 0 and t.state.terminal and t.number in launched]
+    durations = [
+        (a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at is not None
+    ]
+    full = [
+        (a.ended_at - a.started_at).total_seconds()
+        for a in attempts
+        if a.ended_at is not None and a.outcome is AttemptOutcome.MEASURED
+    ]
+    return Spent(
+        trials=len(counted),
+        starts=len(durations),
+        gpu_minutes=sum(durations) * time_scale * gpu_count / 60,
+        mean_attempt_s=sum(full) / len(full) if full else None,
+    )
+
+
+def attempt_forecast_s(workload: WorkloadSpec) -> float:
+    """Engine seconds of one start: up, both segments with their warm-ups, down."""
+    load = 2 * workload.warmup_s + workload.latency_window_s + workload.capacity_window_s
+    return NOMINAL_STARTUP_S + load + DRAIN_S / 2 + STOP_S
+
+
+def confirmation_starts(spec: StudySpec, finalists: int | None = None, rounds: int = 0) -> int:
+    """Starts of `rounds` (default: the fewest) rounds of the finalists and the reference."""
+    arms = 1 + (spec.confirmation.finalists if finalists is None else finalists)
+    return arms * (rounds or spec.confirmation.rounds)
+
+
+def planned_starts(spec: StudySpec) -> int:
+    """Engine starts of the whole study when nothing fails: baseline twice, trials, confirmation."""
+    return 2 + spec.budget.trials + confirmation_starts(spec)
+
+
+def search_end(
+    spec: StudySpec, account: Spent, now: datetime, attempt_s: float, attempt_minutes: float
+) -> str | None:
+    """None while another trial may be started, else why not, for people.
+
+    An attempt takes `attempt_s` of wall time and `attempt_minutes` of the GPU budget. Room for the
+    fewest rounds of confirmation is kept back: a search that nobody confirms is worth nothing.
+    """
+    budget = spec.budget
+    if account.trials >= budget.trials:
+        return f"{budget.trials} trials are done"
+    starts = 1 + confirmation_starts(spec)
+    wanted = account.gpu_minutes + starts * attempt_minutes
+    if budget.gpu_minutes is not None and account.trials > 0 and wanted > budget.gpu_minutes:
+        return f"{account.gpu_minutes:.1f} of {budget.gpu_minutes:g} GPU minutes are spent"
+    left_s = None if budget.deadline is None else (_aware(budget.deadline) - now).total_seconds()
+    if left_s is not None and left_s < starts * attempt_s:
+        return "the deadline leaves time for the confirmation only"
+    return None
+
+
+def deadline_passed(budget: BudgetSpec, now: datetime) -> bool:
+    return budget.deadline is not None and _aware(budget.deadline) <= now
+
+
+def extra_round_fits(budget: BudgetSpec, account: Spent, attempt_minutes: float) -> bool:
+    """Whether a start beyond the fewest rounds is within the budget of GPU minutes."""
+    if budget.gpu_minutes is None:
+        return True
+    return account.gpu_minutes + attempt_minutes <= budget.gpu_minutes
+
+
+def _aware(deadline: datetime) -> datetime:
+    """A deadline without a zone is UTC."""
+    return deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
