@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import inspect
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from tuner.simulator import kernel_blocks, kernel_state, load_kernel, step_kerne
 from tuner.simulator.load_kernel import Advance
 
 _SOURCES: tuple[ModuleType, ...] = (kernel_state, kernel_blocks, step_kernel, load_kernel)
+
+# Nothing is allocated in the kernel, so reference counts (most of its time otherwise) can go.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 
 
 @lru_cache(maxsize=1)
@@ -44,18 +48,16 @@ def compiled_advance() -> Advance | None:
         import numba
     except ImportError:
         return None
-    cached = source_digest() != 0
-
-    def compile_function(function: FunctionType, *, cache: bool) -> Any:
-        try:
-            return numba.njit(cache=cache and cached, error_model="numpy")(function)
-        except RuntimeError:
-            # numba's way to say that it found no place for its cache.
-            return numba.njit(error_model="numpy")(function)
-
-    namespace = _merged_namespace(compile_function)
+    # Any: numba's annotations know the documented options only.
+    njit: Any = numba.njit
+    namespace = _merged_namespace(lambda f: njit(f, **_OPTIONS, no_cpython_wrapper=True))
     maker = FunctionType(load_kernel.advance_for.__code__, namespace, "advance_for")
-    advance: Advance = compile_function(maker(source_digest()), cache=True)
+    loop = maker(source_digest())
+    try:
+        advance: Advance = njit(loop, cache=source_digest() != 0, **_OPTIONS)
+    except RuntimeError:
+        # numba's way to say that it found no place for its cache.
+        advance = njit(loop, **_OPTIONS)
     return advance
 
 
@@ -65,14 +67,12 @@ def _merged_namespace(compile_function: Callable[..., Any]) -> dict[str, Any]:
     A function finds its callees through its globals when it is first called, so all of them share
     one dictionary in which the callees are compiled as well.
     """
-    namespace: dict[str, Any] = {"__name__": __name__, "__builtins__": __builtins__}
+    namespace: dict[str, Any] = {"__name__": __name__, "__builtins__": builtins}
     for module in _SOURCES:
-        for name, value in vars(module).items():
-            if not name.startswith("__"):
-                namespace[name] = value
+        namespace |= {k: v for k, v in vars(module).items() if not k.startswith("__")}
     for module in _SOURCES:
         for name, value in vars(module).items():
             if inspect.isfunction(value) and value.__module__ == module.__name__:
                 own = FunctionType(value.__code__, namespace, name)
-                namespace[name] = compile_function(own, cache=False)
+                namespace[name] = compile_function(own)
     return namespace

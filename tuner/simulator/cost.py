@@ -15,6 +15,8 @@ from tuner.simulator.memory import LoadLimit
 from tuner.simulator.models import ModelGeometry
 
 Floats = NDArray[np.float64]
+CostTables = tuple[list[float], list[float], list[int]]
+"""Linear-layer seconds, launch seconds, 1 where weights bound; lists or arrays alike."""
 
 _NO_LOAD_LIMIT = LoadLimit(0.0, 0.0, 0.0, 1e300)
 
@@ -78,13 +80,10 @@ class CostModel:
     def _compute_s(self, tokens: Floats) -> Floats:
         hardware = self.hardware
         half = hardware.mfu_half_share * self.gpu.ridge_tokens
-        flops = self.flops_per_token * tokens
-        if hardware.batching_curve == "hyperbolic":
-            utilisation = hardware.mfu * tokens / (tokens + half)
-        else:
-            tiled = np.ceil(tokens / hardware.tile_tokens) * hardware.tile_tokens
-            flops = self.flops_per_token * tiled
-            utilisation = hardware.mfu * tiled / np.sqrt(tiled * tiled + half * half)
+        tiled = np.ceil(tokens / hardware.tile_tokens) * hardware.tile_tokens
+        flops = self.flops_per_token * tiled
+        reached = 1.0 - (1.0 + tiled / half) ** -hardware.batching_exponent
+        utilisation = hardware.mfu * reached
         with np.errstate(invalid="ignore"):
             seconds: Floats = flops / (self.peak_flops * utilisation)
         return np.where(tokens > 0, seconds, 0.0)
@@ -116,16 +115,12 @@ class CostModel:
     def costs(self, max_tokens: int, load_limit: LoadLimit | None = None) -> Costs:
         """Costs for the plain-Python kernel, with lists for tables."""
         linear, launch, bound = _cached_tables(self, max_tokens)
-        return self.costs_with_tables(linear.tolist(), launch.tolist(), bound.tolist(), load_limit)
+        lists = (linear.tolist(), launch.tolist(), bound.tolist())
+        return self.costs_with_tables(lists, load_limit)
 
-    def costs_with_tables(
-        self,
-        linear_s: list[float],
-        launch_s: list[float],
-        weights_bound: list[int],
-        load_limit: LoadLimit | None,
-    ) -> Costs:
+    def costs_with_tables(self, tables: CostTables, load_limit: LoadLimit | None) -> Costs:
         """Costs around given tables; `load_limit` None means memory never runs out."""
+        linear_s, launch_s, weights_bound = tables
         limit = load_limit or _NO_LOAD_LIMIT
         hardware, gpu = self.hardware, self.gpu
         return Costs(

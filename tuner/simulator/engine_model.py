@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,17 +24,20 @@ from tuner.simulator.load_kernel import (
     RAN_OUT_OF_MEMORY,
     RECORD_FULL,
     STALLED,
+    Advance,
     Load,
     StepRecord,
 )
 from tuner.simulator.memory import MemoryAccount, StartupFailure, memory_account
 from tuner.simulator.models import ModelGeometry
 from tuner.simulator.requests import EngineRequest
-from tuner.simulator.scheduler import empty_state, kernel_limits
+from tuner.simulator.scheduler import BOTTLENECKS, empty_state, kernel_limits
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Backend = Literal["auto", "python", "numba"]
+
+_warmed = threading.Event()
 
 _FIRST_ROWS = 4096
 _MAX_ROWS = 10_000_000
@@ -176,9 +180,6 @@ class SimulatedRun:
         return {name: float(time_of[index]) / busy for index, name in enumerate(BOTTLENECKS)}
 
 
-BOTTLENECKS = ("compute", "weights_bandwidth", "kv_bandwidth", "overhead")
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     limits: EngineLimits
@@ -203,8 +204,9 @@ def simulate(
     """Serve `requests` under an effective configuration until all are done.
 
     Open loop by their arrival times; with `concurrency` a closed loop, in which arrival times only
-    give the order. `backend` `auto` compiles with numba where it can be had; the results do not
-    depend on it. Raises InvalidInputError for a prompt that does not fit into max_model_len.
+    give the order. `backend` `auto` runs compiled once `warm_up` was called, interpreted before;
+    the results do not depend on it. Raises InvalidInputError for a prompt that leaves no room for
+    output within max_model_len.
     """
     hardware = hardware or Hardware.nominal()
     memory = memory_account(gpu, count, model, config, max_model_len, hardware)
@@ -223,21 +225,39 @@ def simulate(
     return _run(job, tuple(r.request_id for r in requests), backend)
 
 
+def warm_up() -> bool:
+    """Compile the kernel (seconds, unless cached) for those who will simulate many load tests.
+
+    False where numba cannot be had: everything works all the same, slower.
+    """
+    if not _warmed.is_set() and compiled_advance() is not None:
+        _warmed.set()
+    return _warmed.is_set()
+
+
+def _advance(backend: Backend) -> tuple[Advance, bool]:
+    """The loop to run and whether it wants arrays."""
+    if backend == "python" or (backend == "auto" and not _warmed.is_set()):
+        return interpreted_advance(), False
+    compiled = compiled_advance()
+    if compiled is None:
+        raise InvalidInputError("numba is not installed", hint="use the backend `python`")
+    return compiled, True
+
+
 def _run(job: _Job, ids: tuple[int, ...], backend: Backend) -> SimulatedRun:
     state = _loaded_state(job)
     load = _load(job)
     rows: list[StepRecord] = []
     status = RECORD_FULL if job.memory.failure is None else -1
-    costs, limits = _costs(job, arrays=False), kernel_limits(job.limits, job.costs.model)
-    compiled = compiled_advance() if backend in ("auto", "numba") else None
-    if backend == "numba" and compiled is None:
-        raise InvalidInputError("numba is not installed")
-    advance = compiled or interpreted_advance()
-    if compiled is not None:
-        state, load, costs = _as_arrays(state), _as_arrays(load), _costs(job, arrays=True)
+    limits = kernel_limits(job.limits, job.costs.model)
+    advance, arrays = _advance(backend)
+    costs = _costs(job, arrays=arrays)
+    if arrays:
+        state, load = _as_arrays(state), _as_arrays(load)
     size = _FIRST_ROWS
     while status == RECORD_FULL and size <= _MAX_ROWS:
-        record = _empty_record(size, arrays=compiled is not None)
+        record = _empty_record(size, arrays=arrays)
         status, used = advance(
             limits, costs, state, load, record, job.memory.num_blocks, job.max_in_flight
         )
@@ -256,7 +276,7 @@ def _loaded_state(job: _Job) -> State:
         for request in requests:
             full = (request.prompt_tokens + request.output_tokens) // limits.block_size
             for block in request.prefix_blocks[:full]:
-                hash_ids.append(entry_of.setdefault(block, len(entry_of)))
+                hash_ids.append(entry_of.setdefault(block, len(entry_of)))  # noqa: PERF401
             bounds.append(len(hash_ids))
     else:
         bounds = [0] * (len(requests) + 1)
@@ -285,7 +305,7 @@ def _costs(job: _Job, *, arrays: bool) -> Costs:
     limit = job.memory.load_limit
     budget = job.limits.max_num_batched_tokens
     tables: Any = cost_tables(job.costs, budget) if arrays else _listed(job.costs, budget)
-    return job.costs.costs_with_tables(*tables, limit)
+    return job.costs.costs_with_tables(tables, limit)
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-BatchingCurve = Literal["hyperbolic", "tiled"]
 ActivationLaw = Literal["linear", "workspace"]
 
 MAX_SHARE = 0.95
@@ -24,7 +23,7 @@ class Hardware:
     mfu: float = 0.62
     """Share of dense peak that an endlessly large batch reaches in the linear layers."""
     mfu_half_share: float = 0.45
-    """Batch size that reaches half of `mfu`, as a share of the GPU's ridge point."""
+    """Batch size that reaches half of `mfu` (exponent 1), as a share of the GPU's ridge point."""
     attention_mfu: float = 0.35
     weight_bandwidth_share: float = 0.78
     kv_bandwidth_share: float = 0.62
@@ -48,12 +47,13 @@ class Hardware:
     """Growth after profiling that no account sees (workspaces, small fragments), of the total."""
     fragmentation_share: float = 0.18
     """Share of a step's activations lost to fragmentation under load."""
-    batching_curve: BatchingCurve = "hyperbolic"
+    batching_exponent: float = 1.0
+    """How fast efficiency rises with the batch: 1 - (1 + n / half)^-exponent."""
     activation_law: ActivationLaw = "linear"
     mixed_step_penalty: float = 0.0
     """Extra attention time, as a share, of a step that holds both prefill and decode."""
     tile_tokens: int = 1
-    """Batch sizes are rounded up to this for the linear layers (curve `tiled`)."""
+    """Batch sizes are rounded up to this for the linear layers."""
 
     @classmethod
     def nominal(cls) -> Hardware:
@@ -75,7 +75,7 @@ class Hardware:
         perturbed = replace(base, **changed)  # type: ignore[arg-type]
         return replace(
             perturbed,
-            batching_curve="tiled",
+            batching_exponent=source.uniform(0.85, 1.25),
             activation_law="workspace",
             mixed_step_penalty=source.uniform(0.02, 0.15),
             graph_estimate_error=source.uniform(-0.2, 0.4),

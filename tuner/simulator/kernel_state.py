@@ -34,7 +34,8 @@ PREFIX_HIT_TOKENS = 25
 COMPUTED_TOKENS = 26
 SKIPPED_TOKENS = 27
 STEP_RUNNING = 28
-N_NUMBERS = 29
+N_ADMITTED = 29
+N_NUMBERS = 30
 
 COMPUTE = 0
 WEIGHTS = 1
@@ -109,5 +110,7 @@ class State(NamedTuple):
     emitted: list[int]
     finished: list[int]
     preempted: list[int]
+    admitted: list[int]
+    admitted_hits: list[int]
     numbers: list[int]
     duration: list[float]

@@ -35,6 +35,8 @@ class StepResult:
     used_blocks: int
     bottleneck: str
     """`compute`, `weights_bandwidth`, `kv_bandwidth` or `overhead`."""
+    admitted: tuple[tuple[int, int], ...] = ()
+    """Requests that ran for the first time, each with the prompt tokens it found cached."""
 
     @property
     def end_s(self) -> float:

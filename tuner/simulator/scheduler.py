@@ -143,10 +143,16 @@ class Scheduler:
             waiting=numbers[kernel.N_WAITING],
             used_blocks=numbers[kernel.STEP_BLOCKS],
             bottleneck=BOTTLENECKS[numbers[kernel.BOTTLENECK]],
+            admitted=self._admitted() if numbers[kernel.N_ADMITTED] else (),
         )
         for slot in finished:
             self._forget(slot)
         return result
+
+    def _admitted(self) -> tuple[tuple[int, int], ...]:
+        state, count = self._state, self._state.numbers[kernel.N_ADMITTED]
+        names = [self._id_of[slot] for slot in state.admitted[:count]]
+        return tuple(zip(names, state.admitted_hits[:count], strict=True))
 
     # -- read-outs -----------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from tuner.simulator.kernel_state import (
     GENERATED_TOKENS,
     KV,
     KV_READ_TOKENS,
+    N_ADMITTED,
     N_EMITTED,
     N_FINISHED,
     N_PREEMPTED,
@@ -159,15 +160,19 @@ def _schedule_waiting(limits: Limits, state: State) -> None:
         state.computed[slot] = hits * size
         state.scheduled[slot] = todo
         numbers[BUDGET_LEFT] -= todo
-        _count_prefix(limits, state, slot, hits * size)
+        _note_admission(limits, state, slot, hits * size)
 
 
-def _count_prefix(limits: Limits, state: State, slot: int, hit_tokens: int) -> None:
-    """Prefix-cache statistics, in tokens; vLLM keeps those of resumed requests apart."""
+def _note_admission(limits: Limits, state: State, slot: int, hit_tokens: int) -> None:
+    """First admissions and prefix-cache statistics; vLLM keeps resumed requests apart."""
     numbers = state.numbers
     if limits.prefix_caching and state.preempted_count[slot] == 0:
         numbers[PREFIX_QUERY_TOKENS] += state.tokens[slot]
         numbers[PREFIX_HIT_TOKENS] += hit_tokens
+    if state.preempted_count[slot] == 0:
+        state.admitted[numbers[N_ADMITTED]] = slot
+        state.admitted_hits[numbers[N_ADMITTED]] = hit_tokens
+        numbers[N_ADMITTED] += 1
     if hit_tokens > state.reached[slot]:
         numbers[SKIPPED_TOKENS] += hit_tokens - state.reached[slot]
         state.reached[slot] = hit_tokens
@@ -295,6 +300,7 @@ def step(limits: Limits, costs: Costs, state: State, num_blocks: int) -> None:
     numbers[BUDGET_LEFT] = limits.token_budget
     for index in range(N_EMITTED, ATTENTION_PAIRS + 1):
         numbers[index] = 0
+    numbers[N_ADMITTED] = 0
     _schedule_running(limits, state)
     if numbers[N_PREEMPTED] == 0:
         _schedule_waiting(limits, state)
