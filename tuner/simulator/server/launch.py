@@ -1,0 +1,227 @@
+"""What one start of the simulated engine is: checked flags, model, memory account, durations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.domain.defaults import effective
+from tuner.domain.diagnosis import Phase
+from tuner.domain.engine_config import EngineConfig
+from tuner.errors import InvalidInputError
+from tuner.simulator.cost import CostModel
+from tuner.simulator.gpus import Gpu, gpu_preset
+from tuner.simulator.hardware import Hardware
+from tuner.simulator.kernel_state import Costs
+from tuner.simulator.limits import EngineLimits, engine_limits
+from tuner.simulator.memory import (
+    CONTEXT_GIB,
+    GIB,
+    MemoryAccount,
+    StartupFailure,
+    memory_account,
+)
+from tuner.simulator.models import ModelGeometry, geometry_from_config, model_preset
+from tuner.simulator.server.arguments import ServeArguments
+
+_LOAD_GIB_PER_S = 2.2
+_COMPILE_S_PER_LAYER = 0.55
+_CAPTURE_S_PER_SIZE = 0.11
+_IMPORTS_S = 14.0
+_PROFILE_S = 4.0
+
+
+class ModelUnavailableError(InvalidInputError):
+    """Neither a known model nor a directory with a config.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartDurations:
+    """Engine seconds of a start's parts; they are accounted, not waited for."""
+
+    load_s: float
+    compile_s: float
+    capture_s: float
+
+    @property
+    def init_engine_s(self) -> float:
+        return _PROFILE_S + self.compile_s + self.capture_s
+
+    @property
+    def total_s(self) -> float:
+        return _IMPORTS_S + self.load_s + self.init_engine_s
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A configuration that passed validation, and how its start goes."""
+
+    arguments: ServeArguments
+    config: EngineConfig
+    """Effective: every default filled in."""
+    model: ModelGeometry
+    architecture: str
+    gpu: Gpu
+    hardware: Hardware
+    limits: EngineLimits
+    account: MemoryAccount
+    failure: StartupFailure | None
+    durations: StartDurations
+
+    @property
+    def max_model_len(self) -> int:
+        return self.limits.max_model_len
+
+    def costs(self) -> Costs:
+        """Step costs of this engine, with the limit at which it runs out of memory."""
+        model = CostModel(
+            gpu=self.gpu,
+            model=self.model,
+            tensor_parallel=self.limits.tensor_parallel,
+            kv_bytes_per_token=self.account.kv_bytes_per_token,
+            graph_tokens=self.limits.graph_tokens,
+            hardware=self.hardware,
+        )
+        return model.costs(self.limits.max_num_batched_tokens, self.account.load_limit)
+
+
+def resolve_model(name: str) -> tuple[ModelGeometry, str]:
+    """Geometry and architecture name; raises ModelUnavailableError in Hugging Face's words."""
+    config_path = Path(name) / "config.json"
+    if config_path.is_file():
+        config = json.loads(config_path.read_text("utf-8"))
+        names = config.get("architectures") or ["LlamaForCausalLM"]
+        return geometry_from_config(name, config), str(names[0])
+    try:
+        return model_preset(name), "LlamaForCausalLM"
+    except InvalidInputError:
+        raise ModelUnavailableError(_unavailable(name)) from None
+
+
+def _unavailable(name: str) -> str:
+    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+        return (
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or "
+            f"'namespace/repo_name': '{name}'. Use `repo_type` argument if needed."
+        )
+    return (
+        "huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. Repository Not Found: "
+        f"'{name}'. Please make sure you specified the correct `repo_id` and `repo_type`."
+    )
+
+
+def plan_launch(arguments: ServeArguments, model: ModelGeometry, architecture: str) -> Launch:
+    """Account for the memory of a configuration without faults.
+
+    A start that runs out of memory is no error here but the launch's `failure`.
+    """
+    gpu = gpu_preset(arguments.options.gpu)
+    hardware = Hardware.of_seed(arguments.options.hardware_seed)
+    config = effective_config(arguments, model)
+    count = arguments.options.gpu_count
+    length = config.max_model_len or model.max_position
+    account = memory_account(gpu, count, model, config, length, hardware)
+    if _fits_length_to_memory(arguments.config) and account.failure is not None:
+        fitting = account.failure.estimated_max_len
+        if fitting is not None:
+            config = config.with_flags({"max-model-len": fitting})
+            length = fitting
+            account = memory_account(gpu, count, model, config, length, hardware)
+    limits = engine_limits(config, length)
+    return Launch(
+        arguments=arguments,
+        config=config,
+        model=model,
+        architecture=architecture,
+        gpu=gpu,
+        hardware=hardware,
+        limits=limits,
+        account=account,
+        failure=_failure(arguments, gpu, limits, account),
+        durations=_durations(model, limits, account),
+    )
+
+
+def _fits_length_to_memory(config: EngineConfig) -> bool:
+    return config.get("max-model-len") in (-1, "auto")
+
+
+def effective_config(arguments: ServeArguments, model: ModelGeometry) -> EngineConfig:
+    """The given flags with vLLM's defaults for this GPU and model filled in."""
+    gpu = gpu_preset(arguments.options.gpu)
+    given = arguments.config
+    if _fits_length_to_memory(given):
+        given = given.without("max-model-len")
+    if given.get("enforce-eager") is None and given.get("optimization-level") == 0:
+        given = given.with_flags({"enforce-eager": True})
+    return effective(given, gpu.memory_gib, gpu.name, model.max_position)
+
+
+def _durations(
+    model: ModelGeometry, limits: EngineLimits, account: MemoryAccount
+) -> StartDurations:
+    eager = limits.graph_tokens == 0
+    return StartDurations(
+        load_s=1.0 + account.weights_gib / _LOAD_GIB_PER_S,
+        compile_s=0.0 if eager else _COMPILE_S_PER_LAYER * model.layers,
+        capture_s=_CAPTURE_S_PER_SIZE * limits.graph_sizes,
+    )
+
+
+def _failure(
+    arguments: ServeArguments, gpu: Gpu, limits: EngineLimits, account: MemoryAccount
+) -> StartupFailure | None:
+    """What goes wrong at start: a foreign process on the GPU, then what the account says."""
+    faults = arguments.options.faults
+    total = account.total_bytes
+    free = total - (CONTEXT_GIB + faults.gpu_busy_gib) * GIB
+    if faults.gpu_busy_gib > 0.0 and account.requested_bytes > free:
+        return StartupFailure(
+            "gpu_memory_busy",
+            Phase.INIT,
+            f"Free memory on device cuda:0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup is "
+            f"less than desired GPU memory utilization ({limits.utilization:g}, "
+            f"{account.requested_bytes / GIB:.2f} GiB). Decrease GPU memory utilization or reduce "
+            "GPU memory used by other processes.",
+            severity=account.requested_bytes / max(free, 1.0) - 1.0,
+        )
+    if faults.startup_failure is not None:
+        return _forced(faults.startup_failure, limits, account)
+    return account.failure
+
+
+_FORCED_PHASES = {
+    "oom_weights": Phase.LOAD,
+    "oom_profile": Phase.PROFILE,
+    "kv_none": Phase.KV_SIZING,
+    "kv_too_small": Phase.KV_SIZING,
+    "oom_capture": Phase.CAPTURE,
+    "oom_sampler_warmup": Phase.WARMUP,
+}
+
+
+def _forced(name: str, limits: EngineLimits, account: MemoryAccount) -> StartupFailure:
+    """A failure that a test asked for, with plausible numbers."""
+    need = account.kv_bytes_per_token * limits.max_model_len / GIB
+    messages = {
+        "kv_none": "No available memory for the cache blocks. Try increasing "
+        "`gpu_memory_utilization` when initializing the engine.",
+        "kv_too_small": "To serve at least one request with the model's max seq len "
+        f"({limits.max_model_len}), ({need:.2f} GiB KV cache is needed, which is larger than the "
+        f"available KV cache memory ({need / 2:.2f} GiB). Based on the available memory, the "
+        f"estimated maximum model length is {limits.max_model_len // 2}. Try increasing "
+        "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
+        "decreasing `max_model_len` when initializing the engine.",
+        "oom_sampler_warmup": "CUDA out of memory occurred when warming up sampler with "
+        f"{limits.max_num_seqs} dummy requests.",
+    }
+    return StartupFailure(
+        name,
+        _FORCED_PHASES[name],
+        messages.get(name, ""),
+        severity=0.1,
+        requested_bytes=2.0 * GIB,
+        free_bytes=0.5 * GIB,
+        estimated_max_len=limits.max_model_len // 2 if name == "kv_too_small" else None,
+    )
