@@ -1,0 +1,127 @@
+"""The load generator's process: runs a plan, reports progress, leaves records."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from pathlib import Path
+
+from tuner.loadgen.aiohttp_transport import AiohttpTransport
+from tuner.loadgen.closed_loop import ClosedLoopRun
+from tuner.loadgen.load_result import LoadProgress, SegmentReport, SegmentWindow, save_segment
+from tuner.loadgen.open_loop import OpenLoopRun
+from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.prompts import RequestBodies
+from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, Transport, end_tasks
+from tuner.loadgen.stream_fault import StreamFault
+
+COMPLETIONS_PATH = "/v1/completions"
+PROGRESS_PERIOD_S = 0.25
+
+Emit = Callable[[LoadProgress], None]
+
+
+async def generate(plan: LoadPlan, directory: Path, emit: Emit) -> None:
+    """Run the plan's segments in order and save each when it has ended."""
+    async with AiohttpTransport(plan.base_url.rstrip("/") + COMPLETIONS_PATH) as transport:
+        cache_salt = await accepts_cache_salt(transport, plan)
+        bodies = RequestBodies(plan.model, plan.vocabulary_size, plan.salt, cache_salt=cache_salt)
+        settings = RunSettings(transport, bodies, plan.time_scale, plan.stall_s)
+        for number, segment in enumerate(plan.segments):
+            run = segment_run(segment, settings)
+            end = await _run_reporting(run, number, segment, emit)
+            closed_loop = not isinstance(segment, OpenLoopSegment)
+            records = run.log.records(end.start_s, plan.time_scale, only_sent=closed_loop)
+            report = _report(segment, end, transport.clock, plan.time_scale, cache_salt)
+            save_segment(directory, number, records, report)
+
+
+def segment_run(segment: Segment, settings: RunSettings) -> SegmentRun:
+    """The way to run a segment."""
+    if isinstance(segment, OpenLoopSegment):
+        return OpenLoopRun(segment, settings)
+    return ClosedLoopRun(segment, settings)
+
+
+async def accepts_cache_salt(transport: Transport, plan: LoadPlan) -> bool:
+    """Ask with one small request whether the engine takes `cache_salt`; older ones refuse it.
+
+    Any other failure says nothing about it and will show in the segments.
+    """
+    bodies = RequestBodies(plan.model, plan.vocabulary_size, plan.salt, cache_salt=True)
+    stream = ResponseStream(asked_tokens=1)
+    try:
+        async with asyncio.timeout(plan.stall_s / plan.time_scale):
+            await transport.exchange(bodies.build(PlannedRequest(0, 1, 1, 0)), stream)
+    except TimeoutError:
+        return True
+    except StreamFault as fault:
+        refused = stream.http_status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+        return not (refused and "cache_salt" in fault.detail)
+    return True
+
+
+async def _run_reporting(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> SegmentEnd:
+    reporter = asyncio.create_task(_report_progress(run, number, segment, emit))
+    try:
+        with _no_garbage_collection():
+            return await run.run()
+    finally:
+        await end_tasks([reporter])
+
+
+async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> None:
+    scale = run.settings.time_scale
+    while True:
+        elapsed_s = max(0.0, (time.monotonic() - run.start_s) * scale)
+        begun = run.start_s != float("inf")
+        phase = _phase(segment, elapsed_s) if begun else "preparing"
+        log = run.log
+        counts = (log.completed, log.failed, log.in_flight)
+        emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *counts))
+        await asyncio.sleep(PROGRESS_PERIOD_S)
+
+
+def _phase(segment: Segment, elapsed_s: float) -> str:
+    if elapsed_s < segment.warmup_s:
+        return "warmup"
+    return "window" if elapsed_s < segment.warmup_s + segment.window_s else "drain"
+
+
+def total_s(segment: Segment) -> float:
+    """Engine time from the segment's first moment to its latest possible end."""
+    drain_s = segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0
+    return segment.warmup_s + segment.window_s + drain_s
+
+
+def _report(
+    segment: Segment, end: SegmentEnd, clock: str, time_scale: float, cache_salt: bool
+) -> SegmentReport:
+    window_start_s = end.start_s + segment.warmup_s / time_scale
+    window_end_s = window_start_s + segment.window_s / time_scale
+    to_unix_s = time.time() - time.monotonic()
+    window = SegmentWindow(
+        start_monotonic_s=window_start_s,
+        end_monotonic_s=window_end_s,
+        start_unix_s=window_start_s + to_unix_s,
+        end_unix_s=window_end_s + to_unix_s,
+    )
+    return SegmentReport(window, clock, end.health, end.list_exhausted, end.given_up, cache_salt)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A collection stops the loop for milliseconds; a segment is short enough to do without."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()

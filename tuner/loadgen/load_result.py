@@ -1,0 +1,125 @@
+"""What comes back from a load: records, when it was measured, and how the generator fared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.loadgen.plan import LoadPlan, Segment
+from tuner.loadgen.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Where a running load is. Seconds of engine time; `total_s` is the latest possible end."""
+
+    segment: int
+    phase: str
+    """`preparing`, `warmup`, `window` or `drain`."""
+
+    elapsed_s: float
+    total_s: float
+    completed: int
+    failed: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorHealth:
+    """How the generator's process fared during the window. Wall-clock units."""
+
+    cpu_share: float
+    loop_stall_max_ms: float
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentWindow:
+    """When a segment was measured, on the host's clocks: matches a metric series to it."""
+
+    start_monotonic_s: float
+    end_monotonic_s: float
+    start_unix_s: float
+    end_unix_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """What the generator says about one segment besides its records."""
+
+    window: SegmentWindow
+    clock: str
+    """What the stamps are worth."""
+
+    health: GeneratorHealth | None
+    """None when the segment was given up before its window ended."""
+
+    list_exhausted: bool
+    given_up: str | None
+    """Why the generator stopped early, None when it did not."""
+
+    cache_salt: bool
+    """Whether requests carried a cache salt."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """One finished segment."""
+
+    segment: Segment
+    records: Records
+    report: SegmentReport
+
+    @property
+    def window(self) -> SegmentWindow:
+        return self.report.window
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The segments that were finished; fewer than planned only when the engine was lost."""
+
+    segments: tuple[SegmentResult, ...]
+    time_scale: float
+    engine_lost: bool = False
+
+
+def save_segment(directory: Path, number: int, records: Records, report: SegmentReport) -> None:
+    """Write one segment; the report last, so that its presence means the segment is whole."""
+    records.save(records_path(directory, number))
+    partial = _report_path(directory, number).with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(report), allow_nan=False), encoding="utf-8")
+    partial.replace(_report_path(directory, number))
+
+
+def load_segments(plan: LoadPlan, directory: Path) -> tuple[SegmentResult, ...]:
+    """The leading segments of the plan that are whole."""
+    results: list[SegmentResult] = []
+    for number, segment in enumerate(plan.segments):
+        if not _report_path(directory, number).exists():
+            break
+        document = json.loads(_report_path(directory, number).read_text(encoding="utf-8"))
+        records = Records.load(records_path(directory, number))
+        results.append(SegmentResult(segment, records, _report(document)))
+    return tuple(results)
+
+
+def records_path(directory: Path, number: int) -> Path:
+    """Where segment `number` keeps its records."""
+    return directory / f"segment-{number}.npz"
+
+
+def _report_path(directory: Path, number: int) -> Path:
+    return directory / f"segment-{number}.json"
+
+
+def _report(document: Mapping[str, Any]) -> SegmentReport:
+    health = document["health"]
+    values = dict(document) | {
+        "window": SegmentWindow(**document["window"]),
+        "health": None if health is None else GeneratorHealth(**health),
+    }
+    return SegmentReport(**values)

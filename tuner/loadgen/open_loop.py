@@ -1,0 +1,57 @@
+"""Requests sent at their due times, whatever the engine does."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tuner.loadgen.pacing import Pacer
+from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
+from tuner.loadgen.segment_run import RunSettings, SegmentRun, end_tasks
+
+
+class OpenLoopRun(SegmentRun):
+    """Ends when every measured request has ended, at the latest with the drain."""
+
+    def __init__(self, segment: OpenLoopSegment, settings: RunSettings) -> None:
+        super().__init__(segment, settings)
+        self._requests = segment.requests
+        self._drain_end_s = segment.warmup_s + segment.window_s + segment.drain_s
+        self._measured_left = sum(self._is_measured(request) for request in segment.requests)
+        self._measured_done = asyncio.Event()
+
+    async def _load(self, timer: Pacer) -> None:
+        # Before the first moment: nothing is serialised while requests are timed.
+        bodies = [self.settings.bodies.build(request) for request in self._requests]
+        if self._measured_left == 0:
+            self._measured_done.set()
+        self._begin()
+        async with asyncio.TaskGroup() as group:
+            sender = group.create_task(self._send_all(timer, bodies))
+            await self._watch_window()
+            await self._until(self._drain_end_s, self._measured_done)
+            await end_tasks([sender])
+
+    async def _send_all(self, timer: Pacer, bodies: list[bytes]) -> None:
+        """Cancelling this cancels the requests that are still running."""
+        async with asyncio.TaskGroup() as group:
+            for row, request in enumerate(self._requests):
+                await timer.until(self._wall_s(_due_s(request)))
+                group.create_task(self._send(row, bodies[row]))
+
+    async def _send(self, row: int, body: bytes) -> None:
+        try:
+            await self._request(row, body)
+        finally:
+            if self._is_measured(self._requests[row]):
+                self._measured_left -= 1
+                if self._measured_left == 0:
+                    self._measured_done.set()
+
+    def _is_measured(self, request: PlannedRequest) -> bool:
+        return self._window[0] <= _due_s(request) < self._window[1]
+
+
+def _due_s(request: PlannedRequest) -> float:
+    if request.due_s is None:
+        raise ValueError(f"request {request.index} of an open loop has no due time")
+    return request.due_s

@@ -1,0 +1,62 @@
+"""A load plan as JSON: how the worker tells the load generator's process what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    Segment,
+)
+
+COLUMNS = ("index", "prompt_tokens", "output_tokens", "prompt_seed", "due_s")
+
+
+def write_plan(plan: LoadPlan, path: Path) -> None:
+    """Write the plan; its requests as columns, which keeps the file small."""
+    document = {
+        "base_url": plan.base_url,
+        "model": plan.model,
+        "vocabulary_size": plan.vocabulary_size,
+        "salt": plan.salt,
+        "time_scale": plan.time_scale,
+        "stall_s": plan.stall_s,
+        "segments": [_segment_to_dict(segment) for segment in plan.segments],
+    }
+    path.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+
+
+def read_plan(path: Path) -> LoadPlan:
+    """Read what `write_plan` wrote."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    segments = tuple(_segment_from_dict(segment) for segment in document.pop("segments"))
+    return LoadPlan(segments=segments, **document)
+
+
+def _segment_to_dict(segment: Segment) -> dict[str, object]:
+    document = asdict(segment) | {"requests": _to_columns(segment.requests)}
+    kind = "open" if isinstance(segment, OpenLoopSegment) else "closed"
+    return {"kind": kind, **document}
+
+
+def _segment_from_dict(document: Mapping[str, Any]) -> Segment:
+    values = dict(document)
+    kind = values.pop("kind")
+    values["requests"] = _from_columns(values["requests"])
+    return OpenLoopSegment(**values) if kind == "open" else ClosedLoopSegment(**values)
+
+
+def _to_columns(requests: Sequence[PlannedRequest]) -> dict[str, list[Any]]:
+    return {name: [getattr(request, name) for request in requests] for name in COLUMNS}
+
+
+def _from_columns(columns: Mapping[str, list[Any]]) -> tuple[PlannedRequest, ...]:
+    rows = zip(*(columns[name] for name in COLUMNS), strict=True)
+    return tuple(PlannedRequest(*row) for row in rows)

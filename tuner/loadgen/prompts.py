@@ -1,0 +1,87 @@
+"""Unique prompts of exact length as token ids, and the request bytes around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.loadgen.plan import PlannedRequest
+
+WIDEST_ID_DIGITS = 4
+"""Ids of up to four digits are ordinary text in every vocabulary that has them; the special ones
+sit at its very start or very end."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRange:
+    """Token ids [low, high), all written with the same number of digits."""
+
+    low: int
+    high: int
+
+    @property
+    def digits(self) -> int:
+        return len(str(self.low))
+
+
+def safe_token_range(vocabulary_size: int) -> TokenRange:
+    """The widest range of equally long ids within the vocabulary's first nine tenths.
+
+    Raises ValueError for a vocabulary of fewer than 4 tokens.
+    """
+    if vocabulary_size < 4:
+        raise ValueError(f"a vocabulary of {vocabulary_size} tokens is too small for prompts")
+    limit = max(3, vocabulary_size * 9 // 10)
+    ranges = (
+        TokenRange(10 ** (digits - 1), min(10**digits, limit))
+        for digits in range(1, WIDEST_ID_DIGITS + 1)
+    )
+    return max(ranges, key=lambda candidate: candidate.high - candidate.low)
+
+
+class RequestBodies:
+    """Builds the JSON of `/v1/completions` requests.
+
+    Prompts are random ids: equal (salt, prompt seed) give equal prompts, and two different ones
+    share no leading block of a prefix cache. Every answer has exactly the planned length, unless
+    the engine fails to.
+    """
+
+    def __init__(self, model: str, vocabulary_size: int, salt: int, *, cache_salt: bool) -> None:
+        self._salt = abs(salt)
+        self._range = safe_token_range(vocabulary_size)
+        self._written = _written_ids(self._range)
+        self._head = b'{"model":' + json.dumps(model).encode() + b',"prompt":['
+        fixed: dict[str, object] = {
+            "ignore_eos": True,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        }
+        if cache_salt:
+            fixed["cache_salt"] = f"servetune-{salt}"
+        self._tail = json.dumps(fixed, separators=(",", ":")).encode()[1:]
+
+    def build(self, request: PlannedRequest) -> bytes:
+        """The body of one request; some 10 µs and 5 bytes per prompt token."""
+        ids = self.token_ids(request) - self._range.low
+        listed = self._written[ids].tobytes()[:-1]
+        limits = b'],"max_tokens":%d,"min_tokens":%d,' % (
+            request.output_tokens,
+            request.output_tokens,
+        )
+        return b"".join((self._head, listed, limits, self._tail))
+
+    def token_ids(self, request: PlannedRequest) -> npt.NDArray[np.int64]:
+        """The prompt."""
+        rng = np.random.default_rng([self._salt, request.prompt_seed])
+        return rng.integers(self._range.low, self._range.high, size=request.prompt_tokens)
+
+
+def _written_ids(token_range: TokenRange) -> npt.NDArray[np.bytes_]:
+    """Each id of the range as fixed-width ASCII with its comma, ready to be joined by copying."""
+    numbers = range(token_range.low, token_range.high)
+    return np.array([f"{number},".encode() for number in numbers])

@@ -1,0 +1,150 @@
+"""What running an open-loop and a closed-loop segment have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tuner.loadgen.load_result import GeneratorHealth
+from tuner.loadgen.pacing import Pacer, pacer
+from tuner.loadgen.plan import Segment
+from tuner.loadgen.prompts import RequestBodies
+from tuner.loadgen.records import Outcome
+from tuner.loadgen.request_log import RequestLog
+from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.stream_fault import StreamFault
+from tuner.loadgen.watch import LoopMonitor, watch_stalls
+
+LEAD_S = 0.02
+"""Wall time between the last preparation and the segment's first moment."""
+
+FAILURES_IN_A_ROW = 32
+"""After that many the engine is not serving: going on would only fill the records with errors."""
+
+
+class Transport(Protocol):
+    """Carries one request to the engine and its answer back, with stamps."""
+
+    @property
+    def clock(self) -> str:
+        """What its stamps are worth."""
+
+    @property
+    def reads(self) -> int:
+        """Reads from sockets so far."""
+
+    async def exchange(self, body: bytes, stream: ResponseStream) -> None:
+        """Send and feed the answer to `stream` until it ends. Raises StreamFault."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What every segment of a plan shares; `stall_s` is engine time."""
+
+    transport: Transport
+    bodies: RequestBodies
+    time_scale: float
+    stall_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """How a segment ended. `start_s` is its first moment on the monotonic clock."""
+
+    start_s: float
+    health: GeneratorHealth | None
+    """Over the window; None when the segment was given up before the window's end."""
+
+    list_exhausted: bool
+    given_up: str | None
+
+
+class SegmentRun(ABC):
+    """Runs a segment once. Every task it starts has ended when `run` returns or raises."""
+
+    def __init__(self, segment: Segment, settings: RunSettings) -> None:
+        self.settings = settings
+        self.log = RequestLog(segment.requests)
+        self.start_s = float("inf")
+        self._window = (segment.warmup_s, segment.warmup_s + segment.window_s)
+        self._monitor = LoopMonitor()
+        self._health: GeneratorHealth | None = None
+        self._given_up: str | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self) -> SegmentEnd:
+        """Send, measure, cancel what is left."""
+        settings = self.settings
+        watch = watch_stalls(self.log, settings.stall_s, settings.time_scale)
+        with pacer() as timer:
+            async with asyncio.TaskGroup() as group:
+                watchers = [group.create_task(self._monitor.run()), group.create_task(watch)]
+                await self._load(timer)
+                await end_tasks(watchers)
+        return SegmentEnd(self.start_s, self._health, self.list_exhausted, self._given_up)
+
+    @property
+    def list_exhausted(self) -> bool:
+        """Whether there was nothing left to send before the window closed."""
+        return False
+
+    @abstractmethod
+    async def _load(self, timer: Pacer) -> None:
+        """Begin, send requests, and end every one of them."""
+
+    def _begin(self) -> None:
+        self.start_s = time.monotonic() + LEAD_S
+
+    async def _request(self, row: int, body: bytes) -> Outcome:
+        """One request from start to end; never raises for what the engine does."""
+        stream = self.log.begin(row)
+        outcome, detail = Outcome.UNFINISHED, ""
+        try:
+            await self.settings.transport.exchange(body, stream)
+            stream.conclude()
+            outcome = Outcome.COMPLETED
+        except StreamFault as fault:
+            outcome, detail = fault.outcome, fault.detail
+        finally:
+            self.log.end(row, outcome, time.monotonic(), detail)
+        if self.log.failed_in_a_row >= FAILURES_IN_A_ROW and self._given_up is None:
+            last = f"the last with {outcome.name.lower()}: {detail}"
+            self._given_up = f"{self.log.failed_in_a_row} requests in a row failed, {last}"
+            self._stop.set()
+        return outcome
+
+    async def _watch_window(self) -> None:
+        """Return at the end of the window, or as soon as the segment is given up."""
+        await self._until(self._window[0])
+        self._monitor.begin(self.settings.transport.reads)
+        await self._until(self._window[1])
+        if not self._stop.is_set():
+            self._health = self._monitor.health(self.settings.transport.reads)
+
+    async def _until(self, engine_s: float, event: asyncio.Event | None = None) -> None:
+        """Wait for a moment of the segment, for `event`, or for the segment to be given up."""
+        left_s = self._wall_s(engine_s) - time.monotonic()
+        events = [self._stop] if event is None else [self._stop, event]
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        try:
+            await asyncio.wait(waits, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end_tasks(waits)
+
+    def _wall_s(self, engine_s: float) -> float:
+        """The monotonic clock's reading at a moment of the segment."""
+        return self.start_s + engine_s / self.settings.time_scale
+
+
+async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait for their end. Raises what one of them raised."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    for result in await asyncio.gather(*ending, return_exceptions=True):
+        if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+            raise result
