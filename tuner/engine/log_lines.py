@@ -1,0 +1,88 @@
+"""An engine's log as clean lines: who wrote each, at which level, without decoration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_PROCESS = re.compile(
+    r"\((?P<name>(?:APIServer|ApiServer|EngineCore|VllmWorker|Worker|RayWorker)[\w.-]*"
+    r"(?: rank=\d+)?) pid=(?P<pid>\d+)(?:, ip=[\w.:]+)?\)\s?"
+)
+_LEVEL = re.compile(
+    r"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+"
+    r"(?:(?:\d{4}-)?\d\d-\d\d[ T][\d:.,]+\s+)?(?:\[[\w./ -]+:\d+\]|[\w./-]+:\d+\])\s?"
+)
+_UVICORN_LEVEL = re.compile(r"^(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL):\s+")
+_PREFIX_REACH = 160
+"""A container's or a launcher's own prefix may stand in front, but not more than this."""
+_RANK = re.compile(r"^\[rank\d+\]:\s?")
+_SECRETS = (
+    re.compile(r"\bhf_[A-Za-z0-9]{8,}"),
+    re.compile(r"(?i)\bsk-[A-Za-z0-9_-]{8,}"),
+    re.compile(r"(?i)(?<=bearer )[^\s'\"]+"),
+    re.compile(
+        r"(?i)(?<=['\"]api[_-]key['\"]: )(?:\[[^\]]*\]|'[^']*'|\"[^\"]*\")"
+        r"|(?<=api_key=)(?:\[[^\]]*\]|'[^']*'|[^\s,)]+)|(?<=--api-key[ =])\S+"
+    ),
+    re.compile(r"(?i)(?<=hf_token[=:])\s*[^\s,)]+|(?<=['\"]hf_token['\"]: )['\"][^'\"]*['\"]"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line. `text` is without prefixes, `quoted` is what a human may be shown of it."""
+
+    text: str
+    quoted: str
+    process: str
+    pid: int | None
+    level: str | None
+
+    @property
+    def writer(self) -> str:
+        """Tells processes apart; a worker changes its name while it starts, not its pid."""
+        return str(self.pid) if self.pid is not None else ""
+
+    @property
+    def depth(self) -> int:
+        """Worker 3, engine core 2, API server 1, unnamed 0: causes are told by the deepest."""
+        if "Worker" in self.process:
+            return 3
+        if self.process.startswith("EngineCore"):
+            return 2
+        return 1 if self.process else 0
+
+    @property
+    def may_fail(self) -> bool:
+        """Informative lines never tell a failure, whatever their words."""
+        return self.level in (None, "ERROR", "CRITICAL")
+
+
+def read_lines(log: str) -> tuple[LogLine, ...]:
+    """Every non-empty line; progress bars (carriage returns) are lines of their own."""
+    plain = (line.rstrip() for line in _LINE_END.split(_CONTROL.sub("", log)))
+    return tuple(_read(line) for line in plain if line)
+
+
+def redact(text: str) -> str:
+    """Without access tokens and keys: engines print their arguments."""
+    for pattern in _SECRETS:
+        text = pattern.sub("[redacted]", text)
+    return text
+
+
+def _read(line: str) -> LogLine:
+    process, pid, rest = "", None, line
+    found = _PROCESS.search(line, 0, _PREFIX_REACH)
+    while found is not None:
+        process, pid, rest = found["name"], int(found["pid"]), rest[found.end() :]
+        found = _PROCESS.match(rest)
+    level = None
+    leveled = _LEVEL.search(rest, 0, _PREFIX_REACH) or _UVICORN_LEVEL.match(rest)
+    if leveled is not None:
+        level, rest = leveled["level"], rest[leveled.end() :]
+    text = _RANK.sub("", rest)
+    return LogLine(text, redact(line.strip()), process, pid, level)
