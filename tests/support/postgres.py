@@ -47,7 +47,12 @@ class PostgresServer:
         """The name of a fresh database, empty or a copy of `template`."""
         name = f"test_{next(self._numbers)}"
         source = f" TEMPLATE {template}" if template else ""
-        self.execute(f"CREATE DATABASE {name}{source}")
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            # Without fsync a file copy is several times faster than the copy through the log that
+            # is the default since PostgreSQL 15 (and before was no choice).
+            if connection.info.server_version >= 150000:
+                source += " STRATEGY FILE_COPY"
+            connection.execute(f"CREATE DATABASE {name}{source}".encode())
         return name
 
     def drop_database(self, name: str) -> None:

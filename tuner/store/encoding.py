@@ -61,7 +61,10 @@ def diagnosis_from_dict(document: dict[str, Any] | None) -> Diagnosis | None:
         returncode=document["returncode"],
         severity=document["severity"],
         tunable=document["tunable"],
-        facts=document["facts"],
+        facts={
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in document["facts"].items()
+        },
     )
 
 

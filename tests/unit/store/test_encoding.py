@@ -24,7 +24,7 @@ diagnoses = st.builds(
     returncode=st.none() | st.integers(-64, 255),
     severity=st.none() | finite,
     tunable=st.booleans(),
-    facts=st.dictionaries(texts, scalars, max_size=3),
+    facts=st.dictionaries(texts, scalars | st.lists(texts, max_size=2).map(tuple), max_size=3),
 )
 
 
