@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_catalogue import FlagInfo, FlagType, flag, resolve
@@ -27,27 +28,29 @@ def to_argv(config: EngineConfig) -> tuple[str, ...]:
 
     Raises ValueError for a name or value that no command line can carry.
     """
-    arguments: list[str] = []
-    for name, value in canonical(config).flags:
-        arguments += _option(name, value)
-    return tuple(arguments)
+    return tuple(argument for option in to_options(config) for argument in option)
 
 
-def _option(name: str, value: FlagValue) -> list[str]:
+def to_options(config: EngineConfig) -> tuple[tuple[str, ...], ...]:
+    """`to_argv` with the arguments of each flag together; raises ValueError like it."""
+    return tuple(_option(name, value) for name, value in canonical(config).flags)
+
+
+def _option(name: str, value: FlagValue) -> tuple[str, ...]:
     if _NAME.fullmatch(name) is None:
         raise ValueError(f"{name!r} is not the name of a flag")
     if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
+        return (f"--{name}" if value else f"--no-{name}",)
     text = value_text(value)
     info = flag(name)
     words = split_words(text) if info and info.type is FlagType.WORDS else (text,)
     if len(words) == 1:
         single = words[0]
-        return [f"--{name}={single}"] if single.startswith("-") else [f"--{name}", single]
+        return (f"--{name}={single}",) if single.startswith("-") else (f"--{name}", single)
     dashed = [word for word in words if word.startswith("-")]
     if dashed:
         raise ValueError(f"{name}: vLLM would take the value {dashed[0]!r} for an option")
-    return [f"--{name}", *words]
+    return (f"--{name}", *words)
 
 
 def from_argv(args: Sequence[str]) -> EngineConfig:
@@ -73,12 +76,13 @@ class ArgvReading:
     notes: tuple[str, ...]
 
 
-def read_argv(args: Sequence[str]) -> ArgvReading:
+def read_argv(args: Sequence[str], places: Sequence[str] | None = None) -> ArgvReading:
     """Read arguments as vLLM's parser does, more forgiving where old commands still say something.
 
-    Raises InvalidCommandError for values of the wrong type.
+    `places` says for each argument where it stands, for messages; by default `argument N`. Raises
+    InvalidCommandError for values of the wrong type.
     """
-    reader = _Reader(args)
+    reader = _Reader(args, places or [f"argument {n}" for n in range(1, len(args) + 1)])
     reader.read()
     return ArgvReading(
         config=EngineConfig.of(reader.flags),
@@ -90,8 +94,9 @@ def read_argv(args: Sequence[str]) -> ArgvReading:
 class _Reader:
     """One pass over the arguments."""
 
-    def __init__(self, args: Sequence[str]) -> None:
+    def __init__(self, args: Sequence[str], places: Sequence[str]) -> None:
         self._args = tuple(args)
+        self._places = tuple(places)
         self._next = 0
         self.flags: dict[str, FlagValue] = {}
         self.positionals: list[str] = []
@@ -109,6 +114,10 @@ class _Reader:
                 self._read_option(token)
             else:
                 self.positionals.append(token)
+
+    def _refuse(self, message: str, hint: str | None = None) -> NoReturn:
+        place = self._places[self._next - 1] if self._next else None
+        raise InvalidCommandError(message, hint=hint, where=place)
 
     def _take(self) -> str:
         token = self._args[self._next]
@@ -139,9 +148,7 @@ class _Reader:
         head, dot, tail = spelled.partition(".")
         name, _ = resolve(head)
         if flag(name) is None or name == head.lstrip("-"):
-            raise InvalidCommandError(
-                f"{spelled} is not an option of vLLM", hint="write long names: --max-num-seqs"
-            )
+            self._refuse(f"{spelled} is not an option of vLLM", "write long names: --max-num-seqs")
         return name + dot + tail
 
     def _read_optimization(self, token: str) -> None:
@@ -152,7 +159,7 @@ class _Reader:
             return
         text = rest or self._take_value()
         if text is None:
-            raise InvalidCommandError("-O expects a value", hint="-O2, for example")
+            self._refuse("-O expects a value", "-O2, for example")
         name = "optimization-level" if text.strip().isdecimal() else "compilation-config"
         self._store(name, self._parsed(token, flag(name), text), token)
 
@@ -163,11 +170,11 @@ class _Reader:
         if given is None:
             return not negated
         if negated:
-            raise InvalidCommandError(f"{spelled} takes no value, got {given!r}")
+            self._refuse(f"{spelled} takes no value, got {given!r}")
         try:
             value = parse_boolean(given)
         except ValueError as error:
-            raise InvalidCommandError(f"{spelled}: {error}") from None
+            self._refuse(f"{spelled}: {error}")
         correct = f"--{name}" if value else f"--no-{name}"
         self.notes.append(f"{spelled}={given} is an error in today's vLLM: write {correct}")
         return value
@@ -177,7 +184,7 @@ class _Reader:
         while given is None and (word := self._take_value()) is not None:
             words.append(word)
         if not words:
-            raise InvalidCommandError(f"{spelled} expects a value")
+            self._refuse(f"{spelled} expects a value")
         return join_words(words)
 
     def _value(self, spelled: str, info: FlagInfo | None, given: str | None) -> FlagValue:
@@ -186,13 +193,13 @@ class _Reader:
             return self._parsed(spelled, info, text)
         if info is None:
             return True
-        raise InvalidCommandError(f"{spelled} expects a value")
+        self._refuse(f"{spelled} expects a value")
 
     def _parsed(self, spelled: str, info: FlagInfo | None, text: str) -> FlagValue:
         try:
             value = parse_value(info, text)
         except ValueError as error:
-            raise InvalidCommandError(f"{spelled}: {error}") from None
+            self._refuse(f"{spelled}: {error}")
         if info is not None and info.is_integer and str(value) != text.strip():
             self.notes.append(f"{spelled} {text} is read as {value}")
         return value

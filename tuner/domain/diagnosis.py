@@ -37,7 +37,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """Move `knob` (a vLLM flag in snake case, or a plain noun) in `direction`, perhaps to `value`."""
+    """Move `knob` (a vLLM flag in snake case, or a noun) in `direction`, perhaps to `value`."""
 
     knob: str
     direction: str
@@ -46,7 +46,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A class of `facts/vllm.md` §C with the log lines that decided it; `unknown` is never a guess."""
+    """A class of failure with the log lines that decided it; `unknown` is never a guess."""
 
     failure_class: str
     phase: Phase

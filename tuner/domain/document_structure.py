@@ -82,7 +82,7 @@ def key_paths(model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[tupl
     deeper = [
         path
         for key, field in own.items()
-        for inner in _models_in(field.annotation)
+        for inner in models_in(field.annotation)
         for path in key_paths(inner, key)
     ]
     return list(dict.fromkeys([*own, *deeper]))
@@ -137,7 +137,7 @@ def document_path(values: object, location: Sequence[str | int]) -> Path:
         if field is None:
             model = None
             continue
-        models = _models_in(field.annotation)
+        models = models_in(field.annotation)
         skip_tag = len(models) > 1
         model = _chosen(models, values)
     return tuple(path)
@@ -151,14 +151,14 @@ def _child(values: object, part: str | int) -> object:
     return None
 
 
-def _models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
+def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
     """The models that a field may hold: none for scalars, several for a discriminated union."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return (annotation,)
     origin = typing.get_origin(annotation)
     if origin in (typing.Union, types.UnionType, typing.Annotated):
         parts = typing.get_args(annotation)
-        return tuple(model for part in parts for model in _models_in(part))
+        return tuple(model for part in parts for model in models_in(part))
     return ()
 
 
@@ -182,7 +182,7 @@ def model_at(values: object, path: Path) -> type[BaseModel] | None:
         if field is None:
             return None
         values = _child(values, part)
-        model = _chosen(_models_in(field.annotation), values)
+        model = _chosen(models_in(field.annotation), values)
     return model
 
 

@@ -202,7 +202,7 @@ class WorkloadSpec(Strict):
     """The load: at most one of `preset`, `trace` and `lengths`; `chat` when none is given."""
 
     preset: Literal["chat", "long-context-qa", "mixed"] | None = None
-    """A load shipped with ServeTune."""
+    """A load shipped with ServeTune; `chat` when no load is given."""
     trace: TraceSpec | None = None
     """Requests recorded in a file."""
     lengths: LengthsSpec | None = None
@@ -262,7 +262,7 @@ class ObjectiveSpec(Strict):
     latency_percentile: Literal["p50", "p90", "p95", "p99"] | None = None
     """Overrides the percentile in the names `ttft_p95` and `tpot_p95` when given."""
     preemption_penalty: NonNegative = 0.5
-    """Subtracted from the score per preemption and request; 0 switches it off."""
+    """Weight of preemptions per request against the score; 0 switches it off."""
     slo: SloSpec | None = None
     """Limits that a request must meet to be good."""
     mode: Literal["weighted", "pareto", "goodput"] = "weighted"

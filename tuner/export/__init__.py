@@ -1,0 +1,1 @@
+"""Launch commands as text: `forms` writes and reads them, `provenance` tells their origin."""

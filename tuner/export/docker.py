@@ -1,0 +1,68 @@
+"""The form `docker`: `docker run … --entrypoint vllm IMAGE serve MODEL --flags`.
+
+The entrypoint is named because images differ: where it is `vllm serve`, repeating it fails; where
+it is the older module, a positional model is silently ignored and vLLM's default model is served.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+from tuner.domain.engine_config import LaunchCommand
+from tuner.errors import InvalidCommandError
+from tuner.export.layout import exportable, on_lines, secret_comments
+from tuner.export.provenance import Provenance
+
+REPOSITORY = "vllm/vllm-openai"
+_RELEASE = re.compile(r"\d+\.\d+\.\d+(?:\.post\d+)?", re.ASCII)
+_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]*", re.ASCII)
+_DEFAULT_PORT = 8000
+_CACHE_MOUNT = "-v ~/.cache/huggingface:/root/.cache/huggingface"
+
+
+def render(command: LaunchCommand, provenance: Provenance) -> str:
+    """Comments on what is missing, then the command; raises InvalidCommandError."""
+    parts = exportable(command)
+    image = image_reference(provenance)
+    comments = list(secret_comments(parts.secrets))
+    if provenance.image is None:
+        comments.append("# image chosen by ServeTune; pin the one you run by its digest")
+    port = command.config.get("port") or _DEFAULT_PORT
+    is_path = parts.model.startswith("/")
+    secrets = parts.secrets or (() if is_path else ("HF_TOKEN",))
+    groups = [
+        ("--ipc=host",),
+        ("-p", f"{port}:{port}"),
+        *([("--mount", _bind(parts.model))] if is_path else []),
+        *(("--env", name) for name in secrets),
+        *(("--env", f"{name}={value}") for name, value in parts.variables),
+        ("--entrypoint", "vllm"),
+        (image,),
+        ("serve", parts.model),
+        *parts.options,
+    ]
+    first = "docker run --rm --runtime nvidia --gpus all"
+    first = first if is_path else f"{first} \\\n  {_CACHE_MOUNT}"
+    return "\n".join((*comments, on_lines(groups, raw_first=first)))
+
+
+def image_reference(provenance: Provenance) -> str:
+    """The image to run: the one given, else the release image of the measured version."""
+    if provenance.image is not None:
+        if _IMAGE.fullmatch(provenance.image) is None:
+            raise InvalidCommandError(f"{provenance.image!r} is not an image reference")
+        return provenance.image
+    version = (provenance.vllm_version or "").removeprefix("v")
+    return f"{REPOSITORY}:v{version}" if _RELEASE.fullmatch(version) else f"{REPOSITORY}:latest"
+
+
+def _bind(directory: str) -> str:
+    """Docker reads a mount as one line of CSV."""
+    if "\n" in directory or "\r" in directory:
+        raise InvalidCommandError("a model's path with a line break cannot be mounted")
+    row = io.StringIO()
+    fields = ["type=bind", f"source={directory}", f"target={directory}", "readonly"]
+    csv.writer(row, lineterminator="").writerow(fields)
+    return row.getvalue()
