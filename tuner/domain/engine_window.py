@@ -1,0 +1,24 @@
+"""What the engine itself reported about a stretch of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineWindow:
+    """Peaks and counter growth within a window. None is what the engine did not report."""
+
+    preemptions: int | None = None
+    kv_usage_peak: float | None = None
+    """Share of the KV cache in use, 0 to 1."""
+
+    running_peak: float | None = None
+    waiting_peak: float | None = None
+    generation_tokens: float | None = None
+    prefix_hit_rate: float | None = None
+    """Share of prompt tokens answered by the prefix cache."""
+
+    gpu_utilization: float | None = None
+    restarted: bool = False
+    """A counter fell: the engine was started anew within the window."""

@@ -1,0 +1,213 @@
+"""Whether a measurement's instrument was good enough for what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from objectives.measurement import Instrument
+from tuner.domain.engine_window import EngineWindow
+from tuner.loadgen.load_result import SegmentResult
+from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.records import FloatArray
+from tuner.loadgen.request_metrics import tokens_within
+from tuner.loadgen.statistics import quantile
+
+
+@dataclass(frozen=True, slots=True)
+class InstrumentLimits:
+    """Beyond these a measurement is not scored. Times are engine time.
+
+    On an engine that runs faster than real time the generator's wall-clock errors weigh that much
+    more: they are multiplied by the time scale before they are compared.
+    """
+
+    send_lag_p99_ms: float = 2.0
+    send_lag_share_of_slo: float = 0.02
+    send_lag_share_of_ttft_p95: float = 0.05
+    """The send lag may reach the largest of these three."""
+
+    loop_stall_ms: float = 100.0
+    """Or the TTFT p95, if that is larger."""
+
+    cpu_share: float = 0.80
+    sent_over_offered: float = 0.99
+    token_count_error: float = 0.05
+    """Between the client's count and the engine's counter. The counter is read once a second, so
+    its value at the window's ends is interpolated."""
+
+    fewest_tokens_to_compare: int = 1000
+    """The error is relative to at least this many."""
+
+    prefix_hit_rate: float = 0.02
+    """Prompts are unique: a prefix cache that answers was not empty for our requests."""
+
+
+LIMITS = InstrumentLimits()
+
+
+def instrument(
+    segments: Sequence[SegmentResult],
+    engine_windows: Sequence[EngineWindow],
+    *,
+    time_scale: float,
+    ttft_p95_ms: float | None,
+    slo_ttft_ms: float | None = None,
+    limits: InstrumentLimits = LIMITS,
+) -> Instrument:
+    """Judge the instrument over all segments of a measurement, each with the engine's report.
+
+    `ttft_p95_ms` is what was measured, `slo_ttft_ms` what the user asked for, if anything.
+    """
+    lag_s = np.concatenate([_send_lags_s(result) for result in segments])
+    health = [result.report.health for result in segments if result.report.health is not None]
+    client_tokens, server_tokens = _token_counts(segments, engine_windows)
+    facts = _Facts(
+        lag_p50_ms=_wall_ms(lag_s, 0.50, time_scale),
+        lag_p99_ms=_wall_ms(lag_s, 0.99, time_scale),
+        cpu_share=max((item.cpu_share for item in health), default=None),
+        stall_ms=max((item.loop_stall_max_ms for item in health), default=None),
+        sent_over_offered=_sent_over_offered(segments),
+        client_tokens=client_tokens,
+        server_tokens=server_tokens,
+        prefix_hit_rate=_unexplained_hits(engine_windows),
+    )
+    reasons = (
+        *_timing_reasons(facts, time_scale, ttft_p95_ms, slo_ttft_ms, limits),
+        *_count_reasons(facts, limits),
+        *_segment_reasons(segments, engine_windows),
+    )
+    return Instrument(
+        valid=not reasons,
+        reasons=reasons,
+        send_lag_p50_ms=facts.lag_p50_ms,
+        send_lag_p99_ms=facts.lag_p99_ms,
+        client_cpu_share=facts.cpu_share,
+        loop_stall_max_ms=facts.stall_ms,
+        clock=segments[0].report.clock,
+        client_output_tokens=None if client_tokens is None else round(client_tokens),
+        server_output_tokens=None if server_tokens is None else round(server_tokens),
+        prefix_hit_rate=facts.prefix_hit_rate,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Times in wall-clock milliseconds."""
+
+    lag_p50_ms: float | None
+    lag_p99_ms: float | None
+    cpu_share: float | None
+    stall_ms: float | None
+    sent_over_offered: float | None
+    client_tokens: float | None
+    server_tokens: float | None
+    prefix_hit_rate: float | None
+
+
+def _timing_reasons(
+    facts: _Facts,
+    time_scale: float,
+    ttft_p95_ms: float | None,
+    slo_ttft_ms: float | None,
+    limits: InstrumentLimits,
+) -> Iterator[str]:
+    lag_limit_ms = max(
+        limits.send_lag_p99_ms,
+        limits.send_lag_share_of_slo * (slo_ttft_ms or 0.0),
+        limits.send_lag_share_of_ttft_p95 * (ttft_p95_ms or 0.0),
+    )
+    stall_limit_ms = max(limits.loop_stall_ms, ttft_p95_ms or 0.0)
+    if facts.lag_p99_ms is not None and facts.lag_p99_ms * time_scale > lag_limit_ms:
+        lag_ms = facts.lag_p99_ms * time_scale
+        yield f"requests left {lag_ms:.1f} ms late (p99), more than {lag_limit_ms:.1f} ms"
+    if facts.stall_ms is not None and facts.stall_ms * time_scale > stall_limit_ms:
+        stall_ms = facts.stall_ms * time_scale
+        yield f"the generator stood still for {stall_ms:.0f} ms, more than {stall_limit_ms:.0f} ms"
+    if facts.cpu_share is not None and facts.cpu_share > limits.cpu_share:
+        share = f"{facts.cpu_share:.0%} of a processor"
+        yield f"the generator used {share}, more than {limits.cpu_share:.0%}"
+
+
+def _count_reasons(facts: _Facts, limits: InstrumentLimits) -> Iterator[str]:
+    sent = facts.sent_over_offered
+    if sent is not None and sent < limits.sent_over_offered:
+        yield f"only {sent:.1%} of the requests were sent in time"
+    client, server = facts.client_tokens, facts.server_tokens
+    if client is not None and server is not None:
+        error = abs(client - server) / max(server, limits.fewest_tokens_to_compare)
+        if error > limits.token_count_error:
+            yield f"{client:.0f} tokens arrived but the engine counted {server:.0f}"
+    hits = facts.prefix_hit_rate
+    if hits is not None and hits > limits.prefix_hit_rate:
+        yield f"the prefix cache answered {hits:.1%} of unique prompts"
+
+
+def _segment_reasons(
+    segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
+) -> Iterator[str]:
+    for result in segments:
+        if result.report.given_up is not None:
+            yield f"the load was given up: {result.report.given_up}"
+        if result.report.list_exhausted:
+            yield f"the engine used up all {len(result.segment.requests)} requests of the list"
+    if any(window.restarted for window in engine_windows):
+        yield "the engine's counters fell back: it was started anew during the load"
+
+
+def _send_lags_s(result: SegmentResult) -> FloatArray:
+    """Engine seconds from due to sent, of the requests measured in an open loop."""
+    segment, records = result.segment, result.records
+    if not isinstance(segment, OpenLoopSegment):
+        return np.empty(0, dtype=np.float64)
+    end_s = segment.warmup_s + segment.window_s
+    chosen = records.sent & (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
+    return np.asarray((records.sent_s - records.due_s)[chosen], dtype=np.float64)
+
+
+def _wall_ms(engine_s: FloatArray, share: float, time_scale: float) -> float | None:
+    return quantile(engine_s, share) / time_scale * 1000 if engine_s.size else None
+
+
+def _sent_over_offered(segments: Sequence[SegmentResult]) -> float | None:
+    """Smallest share of the window's requests that was sent within a hundredth of the window."""
+    shares = []
+    for result in segments:
+        segment, records = result.segment, result.records
+        if isinstance(segment, OpenLoopSegment):
+            end_s = segment.warmup_s + segment.window_s
+            due = (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
+            in_time = due & (records.sent_s - records.due_s < segment.window_s / 100)
+            if due.any():
+                shares.append(float(np.count_nonzero(in_time) / np.count_nonzero(due)))
+    return min(shares, default=None)
+
+
+def _token_counts(
+    segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
+) -> tuple[float | None, float | None]:
+    """Tokens in the windows as the client saw them and as the engine counted them."""
+    client = 0.0
+    server: float | None = 0.0
+    for result, window in zip(segments, engine_windows, strict=True):
+        start_s = result.segment.warmup_s
+        end_s = start_s + result.segment.window_s
+        client += float(tokens_within(result.records, start_s, end_s, 1)[0])
+        counted = window.generation_tokens
+        server = None if server is None or counted is None else server + counted
+    return (client, server) if segments else (None, None)
+
+
+def _unexplained_hits(engine_windows: Sequence[EngineWindow]) -> float | None:
+    """Largest hit rate of the windows in which no request was preempted.
+
+    A preempted request finds its own blocks when it comes back: that is no foreign cache.
+    """
+    rates = [
+        window.prefix_hit_rate
+        for window in engine_windows
+        if window.prefix_hit_rate is not None and not window.preemptions
+    ]
+    return max(rates, default=None)

@@ -1,0 +1,67 @@
+"""Latencies of single requests, by the definitions of docs/measurement.md. Milliseconds.
+
+t_due is the scheduled moment, t_sent the write to the socket, t_1 and t_last the first and the
+last frame with tokens, n the answer's tokens, k_1 those of its first frame.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.loadgen.records import FloatArray, Outcome, Records
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def ttft_from_due_ms(records: Records) -> FloatArray:
+    """t_1 - t_due: what a user waits, however late the generator was. NaN without a token."""
+    return np.asarray((records.first_s - records.due_s) * 1000)
+
+
+def ttft_from_send_ms(records: Records) -> FloatArray:
+    """t_1 - t_sent. NaN without a token."""
+    return np.asarray((records.first_s - records.sent_s) * 1000)
+
+
+def e2e_ms(records: Records) -> FloatArray:
+    """t_last - t_sent of completed requests, NaN otherwise."""
+    return np.where(records.completed, (records.last_s - records.sent_s) * 1000, np.nan)
+
+
+def tpot_ms(records: Records) -> FloatArray:
+    """(t_last - t_1) / (n - k_1); NaN where n <= k_1, and for failed requests.
+
+    For a request cut off by the end of the segment: the same over the tokens it had got.
+    """
+    later_tokens = records.received_tokens - records.first_frame_tokens
+    usable = records.completed | (records.outcome == Outcome.UNFINISHED)
+    defined = usable & (later_tokens > 0) & (records.last_s > records.first_s)
+    spread_ms = (records.last_s - records.first_s) * 1000
+    return np.where(defined, spread_ms / np.maximum(later_tokens, 1), np.nan)
+
+
+def frame_gaps_ms(records: Records, chosen: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Gaps between a request's consecutive frames and the tokens at each gap's end.
+
+    Of the chosen requests, in the order in which the gaps ended.
+    """
+    owner = records.frame_request
+    gaps_ms = np.diff(records.frame_s) * 1000
+    inside = (owner[1:] == owner[:-1]) & chosen[owner[1:]]
+    order = np.argsort(records.frame_s[1:][inside], kind="stable")
+    return gaps_ms[inside][order], records.frame_tokens[1:][inside][order]
+
+
+def itl_ms(records: Records, chosen: BoolArray) -> FloatArray:
+    """Time per token: each gap divided by its tokens, once for each of them."""
+    gaps_ms, tokens = frame_gaps_ms(records, chosen)
+    return np.repeat(gaps_ms / tokens, np.maximum(1, np.rint(tokens)).astype(np.int64))
+
+
+def tokens_within(records: Records, start_s: float, end_s: float, bins: int) -> FloatArray:
+    """Tokens of all requests that arrived in each of `bins` equal parts of [start_s, end_s]."""
+    counts, _ = np.histogram(
+        records.frame_s, bins=bins, range=(start_s, end_s), weights=records.frame_tokens
+    )
+    return counts.astype(np.float64)

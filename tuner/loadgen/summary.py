@@ -1,0 +1,175 @@
+"""Records and the engine's own report of a window, summed up for scoring."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from objectives.measurement import (
+    CapacitySegment,
+    Distribution,
+    Estimate,
+    LatencySegment,
+    RequestCounts,
+)
+from objectives.slo import RequestOutcome, Slo
+from tuner.domain.engine_window import EngineWindow
+from tuner.loadgen.instrument import instrument
+from tuner.loadgen.load_result import SegmentResult
+from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
+from tuner.loadgen.records import FloatArray, Outcome, Records
+from tuner.loadgen.request_metrics import (
+    BoolArray,
+    e2e_ms,
+    itl_ms,
+    tokens_within,
+    tpot_ms,
+    ttft_from_due_ms,
+)
+from tuner.loadgen.statistics import distribution, mean_estimate, share_estimate
+
+__all__ = ["capacity_segment", "instrument", "latency_segment"]
+
+FEWEST_BINS, MOST_BINS = 24, 60
+"""Parts of a window whose rates give a throughput its interval."""
+
+
+def latency_segment(
+    result: SegmentResult, engine: EngineWindow, *, slo: Slo | None = None, seed: int = 0
+) -> LatencySegment:
+    """Sum up an open-loop segment: requests due in the window, whatever became of them.
+
+    TTFT counts from the scheduled moment. Every measured request was watched for at least
+    `drain_s`, so min(latency, drain_s) is known of all of them: TTFT and E2E are cut there, those
+    cut (or failed before it) are counted as censored, and a percentile below the cut is exact.
+    TPOT of a request that the end of the drain interrupted counts with what it had, as censored.
+    """
+    segment, records = result.segment, result.records
+    if not isinstance(segment, OpenLoopSegment):
+        raise TypeError("latency is measured in an open loop")
+    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    measured = (records.due_s >= start_s) & (records.due_s < end_s)
+    sent_in_window = (records.sent_s >= start_s) & (records.sent_s < end_s)
+    cap_ms = (segment.drain_s or segment.window_s) * 1000
+    good = None if slo is None else _good(records, measured, slo)
+    share = None if good is None else share_estimate(good, seed=seed)
+    offered_per_s = float(np.count_nonzero(measured)) / segment.window_s
+    return LatencySegment(
+        window_s=segment.window_s,
+        offered_per_s=offered_per_s,
+        achieved_per_s=float(np.count_nonzero(sent_in_window)) / segment.window_s,
+        requests=_counts(records, measured, measured),
+        ttft_ms=_capped(ttft_from_due_ms(records)[measured], cap_ms, seed),
+        tpot_ms=_tpot(records, measured, seed),
+        itl_ms=distribution(itl_ms(records, measured), seed=seed),
+        e2e_ms=_capped(e2e_ms(records)[measured], cap_ms, seed),
+        output_tokens_per_s=_token_rate(records, start_s, end_s, seed),
+        slo_attainment=share,
+        goodput_per_s=None if share is None else _scaled(share, offered_per_s),
+        preemptions=engine.preemptions,
+        kv_usage_peak=engine.kv_usage_peak,
+        running_peak=engine.running_peak,
+        waiting_peak=engine.waiting_peak,
+        gpu_utilization=engine.gpu_utilization,
+    )
+
+
+def capacity_segment(
+    result: SegmentResult, engine: EngineWindow, *, seed: int = 0
+) -> CapacitySegment:
+    """Sum up a closed-loop segment: what arrived within the window, whenever it was sent.
+
+    Its counts: sent in the window, ended in it, in flight when it closed.
+    """
+    segment, records = result.segment, result.records
+    if not isinstance(segment, ClosedLoopSegment):
+        raise TypeError("capacity is measured in a closed loop")
+    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    sent = (records.sent_s >= start_s) & (records.sent_s < end_s)
+    over = (records.ended_s >= start_s) & (records.ended_s < end_s)
+    over |= records.outcome == Outcome.UNFINISHED
+    return CapacitySegment(
+        window_s=segment.window_s,
+        concurrency=segment.concurrency,
+        requests=_counts(records, sent, over),
+        output_tokens_per_s=_token_rate(records, start_s, end_s, seed),
+        requests_per_s=_completion_rate(records, start_s, end_s, seed),
+        preemptions=engine.preemptions,
+        kv_usage_peak=engine.kv_usage_peak,
+        running_peak=engine.running_peak,
+        waiting_peak=engine.waiting_peak,
+        gpu_utilization=engine.gpu_utilization,
+    )
+
+
+def _counts(records: Records, scheduled: BoolArray, ended: BoolArray) -> RequestCounts:
+    unfinished = (records.outcome == Outcome.UNFINISHED) | (records.outcome == Outcome.NOT_SENT)
+    return RequestCounts(
+        scheduled=int(np.count_nonzero(scheduled)),
+        completed=int(np.count_nonzero(records.completed & ended)),
+        failed=int(np.count_nonzero(records.failed & ended)),
+        unfinished=int(np.count_nonzero(unfinished & ended)),
+    )
+
+
+def _capped(latencies_ms: FloatArray, cap_ms: float, seed: int) -> Distribution | None:
+    """Distribution of min(latency, cap); NaN is a latency beyond the cap."""
+    capped = np.fmin(latencies_ms, cap_ms)
+    cut = int(np.count_nonzero(~(latencies_ms <= cap_ms)))
+    return distribution(capped, seed=seed, censored=cut)
+
+
+def _tpot(records: Records, measured: BoolArray, seed: int) -> Distribution | None:
+    values = tpot_ms(records)
+    chosen = measured & ~np.isnan(values)
+    interrupted = chosen & (records.outcome == Outcome.UNFINISHED)
+    censored = int(np.count_nonzero(interrupted))
+    return distribution(values[chosen], seed=seed, censored=censored)
+
+
+def _good(records: Records, measured: BoolArray, slo: Slo) -> BoolArray:
+    columns = (ttft_from_due_ms(records), tpot_ms(records), e2e_ms(records))
+    rows = zip(
+        records.completed[measured].tolist(),
+        *(column[measured].tolist() for column in columns),
+        strict=True,
+    )
+    verdicts = [
+        slo.met_by(RequestOutcome(completed, *(_number(value) for value in latencies)))
+        for completed, *latencies in rows
+    ]
+    return np.array(verdicts, dtype=np.bool_)
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _token_rate(records: Records, start_s: float, end_s: float, seed: int) -> Estimate | None:
+    bins = _bins(end_s - start_s)
+    tokens = tokens_within(records, start_s, end_s, bins)
+    return _rate(tokens, (end_s - start_s) / bins, seed)
+
+
+def _completion_rate(records: Records, start_s: float, end_s: float, seed: int) -> Estimate | None:
+    bins = _bins(end_s - start_s)
+    ended_s = records.ended_s[records.completed]
+    counts, _ = np.histogram(ended_s, bins=bins, range=(start_s, end_s))
+    return _rate(counts.astype(np.float64), (end_s - start_s) / bins, seed)
+
+
+def _rate(counts: FloatArray, bin_s: float, seed: int) -> Estimate | None:
+    """Rate over all bins; `n` is the number of things counted, the interval the bins'."""
+    estimate = mean_estimate(counts / bin_s, seed=seed)
+    if estimate is None:
+        return None
+    return Estimate(estimate.value, round(float(counts.sum())), estimate.low, estimate.high)
+
+
+def _bins(window_s: float) -> int:
+    return int(min(MOST_BINS, max(FEWEST_BINS, window_s)))
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    low = None if estimate.low is None else estimate.low * factor
+    high = None if estimate.high is None else estimate.high * factor
+    return Estimate(estimate.value * factor, estimate.n, low, high)
