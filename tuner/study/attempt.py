@@ -90,7 +90,7 @@ class WaitUntilReady(Protocol):
 
 
 class Diagnose(Protocol):
-    """What the log of an engine that died under load says."""
+    """What the log of an engine that had served says of its end, or of its illness."""
 
     def __call__(self, engine: RunningEngine) -> Diagnosis: ...
 
@@ -104,7 +104,7 @@ class Equipment:
     clock: Clock
     wait_until_ready: WaitUntilReady
     diagnose: Diagnose
-    exclusive: Callable[[AttemptRequest], AbstractContextManager[object]]
+    exclusive: Callable[[AttemptRequest, Cancellation], AbstractContextManager[object]]
     checkpoint: Checkpoint
     free_port: Callable[[str], int]
 
@@ -144,7 +144,7 @@ class _Attempt:
 
     def run(self) -> AttemptResult:
         try:
-            with self._equipment.exclusive(self._request):
+            with self._equipment.exclusive(self._request, self._cancellation):
                 self._cancellation.raise_if_requested()
                 return self._launched()
         except CancelledError as error:
@@ -194,9 +194,11 @@ class _Attempt:
             return self._interrupted(engine, error)
 
     def _interrupted(self, engine: RunningEngine, error: InfrastructureError) -> AttemptResult:
-        """The load ended early: the engine's death explains it, else it was us."""
-        if engine.exit_status() is not None:
-            return self._diagnosed(self._equipment.diagnose(engine))
+        """The load ended early: the engine's death or its log explains it, else it was us."""
+        diagnosis = self._equipment.diagnose(engine)
+        dead = engine.exit_status() is not None
+        if dead or diagnosis.consequence in (Consequence.INFEASIBLE, Consequence.STOP_STUDY):
+            return self._diagnosed(diagnosis)
         return self._result(AttemptOutcome.ENVIRONMENT, error.message)
 
     def _loaded(self, engine: RunningEngine, facts: EngineFacts) -> AttemptResult:

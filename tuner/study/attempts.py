@@ -118,6 +118,7 @@ def _request(
     return AttemptRequest(
         command=context.target.command(trial.config),
         engine=spec.engine,
+        gpu_count=context.target.gpu_count,
         workload=spec.workload,
         base_dir=context.base_dir,
         workload_seed=measuring.workload_seed,

@@ -27,6 +27,7 @@ class AttemptRequest:
 
     command: LaunchCommand
     engine: EngineSpec
+    gpu_count: int
     workload: WorkloadSpec
     base_dir: Path
     workload_seed: int

@@ -144,7 +144,7 @@ class StudyLedger:
 
     def notice(self, kind: str, text: str) -> None:
         with self._store.writing() as work:
-            work.studies.add_notice(self._study_id, {"kind": kind, "text": text})
+            work.studies.add_notice(self._study_id, {"kind": kind, "message": text})
         self._publish()
 
     def propose(self, trial: NewTrial) -> TrialRecord:

@@ -1,0 +1,37 @@
+"""The search space of a study on its target."""
+
+from __future__ import annotations
+
+from tuner.domain.study_spec import StudySpec
+from tuner.search.memory_forecast import UtilizationCeiling
+from tuner.search.space import SearchSpace
+from tuner.search.space_limits import Limits
+from tuner.study.ledger import StudyLedger
+from tuner.study.target import Target
+
+
+def search_space(spec: StudySpec, target: Target) -> SearchSpace:
+    """The cleaned space of a document on its target; InvalidStudyError when it is empty."""
+    ranges = spec.search_space
+    forecaster = target.forecaster()
+    ceiling = None
+    if forecaster is not None:
+        ceiling = UtilizationCeiling.tabulate(
+            forecaster,
+            target.fixed,
+            sequences=(ranges.max_num_seqs.low, ranges.max_num_seqs.high),
+            tokens=(ranges.max_num_batched_tokens.low, ranges.max_num_batched_tokens.high),
+        )
+    return SearchSpace.from_spec(ranges, target.max_model_len, Limits(ceiling=ceiling))
+
+
+def frozen_space(spec: StudySpec, target: Target, ledger: StudyLedger) -> SearchSpace:
+    """The study's space: made once, then read back, whatever this version would make of it."""
+    stored = ledger.study().space
+    if stored is not None:
+        return SearchSpace.from_dict(stored)
+    space = search_space(spec, target)
+    ledger.set_space(space.to_dict())
+    for text in space.notices:
+        ledger.notice("search_space", text)
+    return space

@@ -1,0 +1,297 @@
+"""The composition root: everything a study needs, built from the settings' places."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import Clock, SystemClock
+from tuner.domain.document import study_digest
+from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
+from tuner.export.provenance import Provenance
+from tuner.search.optuna_logging import quiet_optuna
+from tuner.search.proposer import Proposer
+from tuner.settings import Settings
+from tuner.store.artifacts import ArtifactStore
+from tuner.store.database import open_database
+from tuner.store.optuna_storage import close_optuna_storage, optuna_errors, optuna_storage
+from tuner.store.records import StudyRecord
+from tuner.store.schema import upgrade
+from tuner.store.study_lock import study_lock
+from tuner.store.unit_of_work import Store
+from tuner.study.checkpoints import Checkpoint, no_checkpoint
+from tuner.study.context import StudyContext
+from tuner.study.ledger import History, StudyLedger
+from tuner.study.monitor import ProgressMonitor
+from tuner.study.progress import Observer, SilentObserver
+from tuner.study.provenance import provenance_of
+from tuner.study.recommendation_document import recommendation_from_dict
+from tuner.study.runner import run
+from tuner.study.scoring import objective_of
+from tuner.study.space import frozen_space
+from tuner.study.target import Target, target_of
+from tuner.study.trial_score import objectives_count
+from tuner.worker.equipment import local_equipment
+from tuner.worker.local_executor import LocalExecutor
+from tuner.worker.locations import (
+    DatabaseStatus,
+    Locations,
+    database_status,
+    prepare,
+    require_database,
+    resolve_locations,
+)
+
+__all__ = [
+    "DatabaseStatus",
+    "Locations",
+    "RecommendedCommand",
+    "Settings",
+    "database_status",
+    "list_studies",
+    "load_history",
+    "recommended_command",
+    "resolve_locations",
+    "resume_study",
+    "run_study",
+    "upgrade_database",
+]
+
+ORIGIN_FILE = "origin.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendedCommand:
+    """What to launch by a study's recommendation, and where that comes from."""
+
+    command: LaunchCommand
+    provenance: Provenance
+
+
+def run_study(
+    spec: StudySpec,
+    locations: Locations,
+    *,
+    base_dir: Path,
+    observer: Observer | None = None,
+    cancellation: Cancellation | None = None,
+    new: bool = False,
+    checkpoint: Checkpoint = no_checkpoint,
+) -> History:
+    """Run the study of this document to its end, or go on with the one that was interrupted.
+
+    `base_dir` is what the document's relative paths are relative to. An SQLite database that does
+    not exist is created. Raises StudyChangedError (same name, other document, not `new`),
+    StartupError (another process drives it, no database), CancelledError (it is paused),
+    StudyFailedError. A finished study is returned as it is.
+    """
+    target_of(spec, base_dir)  # what cannot be tuned is refused before anything is stored
+    prepare(locations)
+    clock = SystemClock()
+    with _store(locations, clock) as store:
+        study = _create(spec, store, locations, base_dir, new=new)
+        driver = _Driver(
+            store,
+            locations,
+            clock,
+            observer or SilentObserver(),
+            cancellation or Cancellation(),
+            checkpoint,
+        )
+        return driver.drive(spec, study, base_dir)
+
+
+def resume_study(
+    reference: str,
+    locations: Locations,
+    *,
+    observer: Observer | None = None,
+    cancellation: Cancellation | None = None,
+) -> History:
+    """Go on with a stored study by its name, `name@generation` or id; raises as `run_study`."""
+    require_database(locations)
+    clock = SystemClock()
+    with _store(locations, clock) as store:
+        with store.reading() as work:
+            study = work.studies.find(reference)
+        driver = _Driver(
+            store,
+            locations,
+            clock,
+            observer or SilentObserver(),
+            cancellation or Cancellation(),
+            no_checkpoint,
+        )
+        base_dir = _base_dir(ArtifactStore(locations.artifacts), study)
+        return driver.drive(stored_spec(study), study, base_dir)
+
+
+def load_history(reference: str, locations: Locations) -> History:
+    """Everything stored of a study; raises UnknownStudyError, SchemaNotCurrentError."""
+    require_database(locations)
+    clock = SystemClock()
+    with _store(locations, clock) as store:
+        with store.reading() as work:
+            study = work.studies.find(reference)
+        return StudyLedger(store, study.id, lambda event: None).history()
+
+
+def list_studies(locations: Locations) -> tuple[StudyRecord, ...]:
+    """Every stored study, oldest first; raises SchemaNotCurrentError, DatabaseError."""
+    require_database(locations)
+    with _store(locations, SystemClock()) as store, store.reading() as work:
+        return work.studies.all()
+
+
+def upgrade_database(locations: Locations) -> None:
+    """Bring the database's tables to this version, creating what is missing."""
+    locations.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    upgrade(locations.database)
+
+
+def recommended_command(history: History, locations: Locations) -> RecommendedCommand | None:
+    """The launch command a study recommends, with its provenance; None when there is none."""
+    stored = history.study.recommendation
+    if stored is None:
+        return None
+    recommendation = recommendation_from_dict(stored)
+    if recommendation.config is None:
+        return None
+    spec = stored_spec(history.study)
+    target = target_of(spec, _base_dir(ArtifactStore(locations.artifacts), history.study))
+    provenance = provenance_of(
+        history,
+        recommendation,
+        spec,
+        target,
+        servetune_version=version("servetune"),
+        at=SystemClock().now(),
+    )
+    return RecommendedCommand(target.command(recommendation.config), provenance)
+
+
+def default_name(spec: StudySpec) -> str:
+    """A name from the model and machine for a document that gives none."""
+    model = (spec.model.id or spec.model.path or "model").rstrip("/").rsplit("/", 1)[-1]
+    machine = spec.engine.gpu if isinstance(spec.engine, SimulatedEngineSpec) else "vllm"
+    kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in f"{model}-{machine}".lower())
+    return kept.lstrip("._-")[:100] or "study"
+
+
+def stored_spec(study: StudyRecord) -> StudySpec:
+    """The document of a stored study."""
+    return StudySpec.model_validate_json(json.dumps(study.document))
+
+
+def _create(
+    spec: StudySpec, store: Store, locations: Locations, base_dir: Path, *, new: bool
+) -> StudyRecord:
+    with store.writing() as work:
+        created = work.studies.create(
+            spec.name or default_name(spec),
+            study_digest(spec),
+            spec.model_dump(mode="json"),
+            new=new,
+        )
+    if created.created:
+        origin = json.dumps({"base_dir": str(base_dir.resolve())}).encode()
+        ArtifactStore(locations.artifacts).write(_folder(created.study), ORIGIN_FILE, origin)
+    return created.study
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """Everything of this process that drives a study."""
+
+    store: Store
+    locations: Locations
+    clock: Clock
+    observer: Observer
+    cancellation: Cancellation
+    checkpoint: Checkpoint
+
+    def drive(self, spec: StudySpec, study: StudyRecord, base_dir: Path) -> History:
+        with study_lock(self.locations.database, study.id):
+            monitor = ProgressMonitor(spec, self.observer, self.clock)
+            seq = study.last_event_seq
+            ledger = StudyLedger(self.store, study.id, monitor.happened, after_seq=seq)
+            target = target_of(spec, base_dir)
+            with _proposer(spec, target, ledger, self.locations) as proposer:
+                context = self._context(spec, target, base_dir, ledger, proposer, monitor)
+                with optuna_errors(self.locations.database):
+                    run(context)
+            return ledger.history()
+
+    def _context(
+        self,
+        spec: StudySpec,
+        target: Target,
+        base_dir: Path,
+        ledger: StudyLedger,
+        proposer: Proposer,
+        monitor: ProgressMonitor,
+    ) -> StudyContext:
+        equipment = local_equipment(self.clock, self.locations, self.checkpoint)
+        return StudyContext(
+            spec=spec,
+            target=target,
+            base_dir=base_dir,
+            ledger=ledger,
+            proposer=proposer,
+            forecaster=target.forecaster(),
+            objective=objective_of(spec.objective),
+            executor=LocalExecutor(equipment),
+            artifacts=ArtifactStore(self.locations.artifacts),
+            clock=self.clock,
+            cancellation=self.cancellation,
+            checkpoint=self.checkpoint,
+            monitor=monitor,
+            host=socket.gethostname(),
+        )
+
+
+@contextmanager
+def _proposer(
+    spec: StudySpec, target: Target, ledger: StudyLedger, locations: Locations
+) -> Iterator[Proposer]:
+    import optuna
+
+    quiet_optuna()
+    space = frozen_space(spec, target, ledger)
+    storage = optuna_storage(locations.database)
+    try:
+        study = optuna.create_study(
+            storage=storage,
+            study_name=ledger.study().optuna_study_name,
+            directions=["maximize"] * objectives_count(spec.objective),
+            load_if_exists=True,
+        )
+        yield Proposer(study, space, spec.sampler, base=target.fixed)
+    finally:
+        close_optuna_storage(storage)
+
+
+@contextmanager
+def _store(locations: Locations, clock: Clock) -> Iterator[Store]:
+    with open_database(locations.database) as database:
+        yield Store(database, clock)
+
+
+def _folder(study: StudyRecord) -> str:
+    return f"study-{study.id}"
+
+
+def _base_dir(artifacts: ArtifactStore, study: StudyRecord) -> Path:
+    """What the document's relative paths are relative to, as noted when it was created."""
+    try:
+        origin = json.loads(artifacts.read(_folder(study), ORIGIN_FILE))
+    except FileNotFoundError:
+        return Path.cwd()
+    return Path(str(origin["base_dir"]))

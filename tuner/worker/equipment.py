@@ -1,0 +1,34 @@
+"""What attempts on this host work with."""
+
+from __future__ import annotations
+
+from tuner.domain.clock import Clock
+from tuner.domain.diagnosis import Diagnosis
+from tuner.engine.diagnosis import diagnose
+from tuner.engine.launcher import RunningEngine
+from tuner.engine.port import free_port
+from tuner.engine.process_launcher import ProcessLauncher
+from tuner.engine.readiness import LOG_BYTES, wait_until_ready
+from tuner.study.attempt import Equipment
+from tuner.study.checkpoints import Checkpoint
+from tuner.study.load_session import LoadSession
+from tuner.worker.local_executor import GpuTurns
+from tuner.worker.locations import Locations
+
+
+def local_equipment(clock: Clock, locations: Locations, checkpoint: Checkpoint) -> Equipment:
+    """Processes of this host, the real load generator, and turns at its GPUs."""
+    return Equipment(
+        launcher=ProcessLauncher(clock),
+        load=LoadSession(clock),
+        clock=clock,
+        wait_until_ready=wait_until_ready,
+        diagnose=_diagnose,
+        exclusive=GpuTurns(locations.gpu_locks, clock).exclusive,
+        checkpoint=checkpoint,
+        free_port=free_port,
+    )
+
+
+def _diagnose(engine: RunningEngine) -> Diagnosis:
+    return diagnose(engine.log_tail(LOG_BYTES), exit_status=engine.exit_status(), ready=True)

@@ -1,0 +1,77 @@
+"""Attempts on this host, one at a time per GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import Clock
+from tuner.domain.study_spec import SimulatedEngineSpec
+from tuner.engine.host_lock import gpu_lock
+from tuner.errors import InfrastructureError
+from tuner.study.attempt import Equipment, run_attempt
+from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
+
+LOCK_POLL_S = 2.0
+LOCK_WAIT_S = 1800.0
+"""How long an attempt waits for another study to leave the GPU before it counts as disturbed."""
+
+
+class LocalExecutor:
+    """Runs attempts in the calling thread, on GPUs of this host that nobody else measures on."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment = equipment
+
+    def execute(
+        self, request: AttemptRequest, listener: AttemptListener, cancellation: Cancellation
+    ) -> AttemptResult:
+        """See `tuner.study.executor.Executor`."""
+        return run_attempt(request, self._equipment, listener, cancellation)
+
+
+class GpuTurns:
+    """Keeps two attempts of this host off the same GPU, whoever runs them."""
+
+    def __init__(self, locks: Path, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
+        self._locks = locks
+        self._clock = clock
+        self._environ = environ
+
+    @contextmanager
+    def exclusive(self, request: AttemptRequest, cancellation: Cancellation) -> Iterator[None]:
+        """Hold the request's GPUs for the block, after waiting for whoever has them.
+
+        The embedded engine needs none. Raises CancelledError, or InfrastructureError when they
+        are not free within LOCK_WAIT_S.
+        """
+        if isinstance(request.engine, SimulatedEngineSpec):
+            yield
+            return
+        with ExitStack() as held:
+            self._acquire(held, gpu_ids(request, self._environ), cancellation)
+            yield
+
+    def _acquire(self, held: ExitStack, gpus: tuple[str, ...], cancellation: Cancellation) -> None:
+        deadline = self._clock.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                held.enter_context(gpu_lock(self._locks, gpus))
+            except InfrastructureError:
+                if self._clock.monotonic() >= deadline:
+                    raise
+                cancellation.wait(LOCK_POLL_S)
+            else:
+                return
+
+
+def gpu_ids(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs an attempt will use: those its environment makes visible, else the first ones."""
+    own = dict(request.command.env).get("CUDA_VISIBLE_DEVICES")
+    visible = own if own is not None else environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return tuple(part.strip() for part in visible.split(",") if part.strip())
+    return tuple(str(index) for index in range(request.gpu_count))
