@@ -18,8 +18,10 @@ def round_count(count: float) -> int:
 
 
 def round_utilization(utilization: float, low: float, high: float) -> float:
-    """The nearest multiple of 0.005 within [low, high]; `low` where there is none below `high`."""
-    steps = round(utilization * UTILIZATION_STEPS_PER_UNIT)
+    """The nearest multiple of 0.005 within [low, high]; `low` where there is none."""
+    lowest = math.ceil(low * UTILIZATION_STEPS_PER_UNIT - 1e-9)
     highest = math.floor(high * UTILIZATION_STEPS_PER_UNIT + 1e-9)
-    rounded = round(min(steps, highest) / UTILIZATION_STEPS_PER_UNIT, 3)
-    return max(rounded, low)
+    if lowest > highest:
+        return low
+    steps = min(max(round(utilization * UTILIZATION_STEPS_PER_UNIT), lowest), highest)
+    return round(steps / UTILIZATION_STEPS_PER_UNIT, 3)
