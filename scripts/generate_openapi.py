@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json from the application; with --check fails when the file is not current."""
+"""Writes docs/openapi.json from the application; with --check fails when it is not current."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def describe(error: ServeTuneError) -> str:
 
 
 def _discard_output() -> None:
-    """Whoever read our output has gone (`| head`): keep the interpreter from complaining at exit."""
+    """Whoever read our output has gone (`| head`): nothing may complain of it at exit."""
     import os
 
     devnull = os.open(os.devnull, os.O_WRONLY)

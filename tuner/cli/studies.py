@@ -1,0 +1,119 @@
+"""The commands that run stored studies and show them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tuner.cli.interruption import interruptible
+from tuner.cli.output import OutputFormat, emit, notice
+from tuner.cli.progress import TerminalObserver, on_terminal
+from tuner.cli.study_file import read_study
+from tuner.cli.tables import draw_report, study_table
+from tuner.domain.cancellation import Cancellation
+from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
+from tuner.export.forms import render
+from tuner.settings import Settings
+from tuner.study.ledger import History
+from tuner.study.progress import Observer
+from tuner.study.recommendation import Verdict
+from tuner.study.report import study_report, study_summary
+from tuner.worker.composition import (
+    Locations,
+    list_studies,
+    load_history,
+    recommended_command,
+    resolve_locations,
+    resume_study,
+    run_study,
+)
+
+DEFAULT_FORM = "vllm"
+Run = Callable[[Observer | None, Cancellation], History]
+
+
+def tune_study(path: Path, settings: Settings, output: OutputFormat, *, new: bool) -> int:
+    """Run the study in this file and print its report; returns the exit code."""
+    spec = read_study(path)
+    locations = resolve_locations(settings)
+
+    def run(observer: Observer | None, cancellation: Cancellation) -> History:
+        return run_study(
+            spec,
+            locations,
+            base_dir=path.resolve().parent,
+            observer=observer,
+            cancellation=cancellation,
+            new=new,
+        )
+
+    return _run_and_report(run, locations, output)
+
+
+def resume(reference: str, settings: Settings, output: OutputFormat) -> int:
+    """Go on with a stored study and print its report; returns the exit code."""
+    locations = resolve_locations(settings)
+
+    def run(observer: Observer | None, cancellation: Cancellation) -> History:
+        return resume_study(reference, locations, observer=observer, cancellation=cancellation)
+
+    return _run_and_report(run, locations, output)
+
+
+def _run_and_report(run: Run, locations: Locations, output: OutputFormat) -> int:
+    with ExitStack() as stack:
+        cancellation = stack.enter_context(interruptible())
+        observer = stack.enter_context(TerminalObserver()) if on_terminal() else None
+        try:
+            history = run(observer, cancellation)
+        except CancelledError as error:
+            notice("interrupted: the study is kept; the same command goes on with it")
+            return error.exit_code
+    _print(history, locations, output)
+    recommendation = history.study.recommendation
+    if recommendation is not None and recommendation["verdict"] == Verdict.NO_FEASIBLE.value:
+        return NoFeasibleConfigurationError.exit_code
+    return 0
+
+
+def _print(history: History, locations: Locations, output: OutputFormat) -> None:
+    report = study_report(history, _launch_command(history, locations))
+    emit(report, output, lambda console: draw_report(report, console))
+
+
+def _launch_command(history: History, locations: Locations) -> str | None:
+    recommended = recommended_command(history, locations)
+    if recommended is None:
+        return None
+    return render(DEFAULT_FORM, recommended.command, recommended.provenance)
+
+
+def show(reference: str, settings: Settings, output: OutputFormat) -> None:
+    """Print a stored study's report as it stands."""
+    locations = resolve_locations(settings)
+    _print(load_history(reference, locations), locations, output)
+
+
+def list_all(settings: Settings, output: OutputFormat) -> None:
+    """Print every stored study, newest first."""
+    studies = [study_summary(s) for s in reversed(list_studies(resolve_locations(settings)))]
+    emit(studies, output, lambda console: console.print(study_table(studies)))
+
+
+def export_command(reference: str, form: str, image: str | None, settings: Settings) -> None:
+    """Print the recommended launch command; InvalidInputError while there is none."""
+    locations = resolve_locations(settings)
+    history = load_history(reference, locations)
+    recommended = recommended_command(history, locations)
+    if recommended is None:
+        raise InvalidInputError(
+            f"{history.study.reference} has no recommendation: it is {history.study.state.value}",
+            hint=f"servetune study resume {history.study.reference}",
+        )
+    provenance = recommended.provenance
+    if image is not None:
+        provenance = dataclasses.replace(provenance, image=image)
+    sys.stdout.write(render(form, recommended.command, provenance))

@@ -1,0 +1,177 @@
+"""A study's report as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+Report = Mapping[str, Any]
+SIMULATED = "SIMULATED: measured on the embedded engine, a model of vLLM; not a GPU's numbers"
+UNKNOWN = "-"
+
+
+def draw_report(report: Report, console: Console) -> None:
+    """Trials, recommendation and launch command of one study."""
+    study = report["study"]
+    if report["simulated"]:
+        console.print(SIMULATED, style="bold yellow", markup=False)
+    console.print(_study_line(study), markup=False)
+    calibration = report["calibration"]
+    if calibration:
+        console.print(_load_line(calibration), markup=False)
+    for note in study["notices"]:
+        console.print(f"notice: {note['text']}", style="yellow", markup=False)
+    console.print()
+    console.print(trial_table(report))
+    draw_recommendation(report, console)
+
+
+def _study_line(study: Report) -> str:
+    return f"study {study['reference']}: {study['state']}, phase {study['phase']}"
+
+
+def _load_line(calibration: Report) -> str:
+    rate = f"load: {calibration['rate_per_s']:.3g} requests/s"
+    capacity = calibration.get("capacity_per_s")
+    source = "given" if capacity is None else f"of a capacity of {capacity:.3g} on the baseline"
+    return f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
+
+
+def trial_table(report: Report) -> Table:
+    """One row a trial; the score is the gain over the baseline in the weighted geometric mean."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
+    for title in ("trial", "from", "seqs", "tokens", "chunk", "util"):
+        table.add_column(title, justify="left" if title == "from" else "right")
+    for title in ("TTFT p95", "TPOT p95", "out tok/s", "preempt", "KV peak", "score"):
+        table.add_column(title, justify="right")
+    table.add_column("result")
+    for trial in report["trials"]:
+        table.add_row(*_row(trial, report), style=_style(trial, report))
+    return table
+
+
+def _row(trial: Report, report: Report) -> tuple[str, ...]:
+    flags = trial["flags"]
+    measured = _headline(trial)
+    chunked = flags.get("enable-chunked-prefill")
+    return (
+        str(trial["number"]),
+        trial["origin"].replace("_", " "),
+        _plain(flags.get("max-num-seqs")),
+        _plain(flags.get("max-num-batched-tokens")),
+        {True: "on", False: "off"}.get(chunked, UNKNOWN),
+        _plain(flags.get("gpu-memory-utilization")),
+        _number(measured.get("ttft_p95_ms"), "{:,.0f} ms"),
+        _number(measured.get("tpot_p95_ms"), "{:,.1f} ms"),
+        _number(measured.get("output_tokens_per_s"), "{:,.0f}"),
+        _number(measured.get("preemptions_per_request"), "{:.2f}"),
+        _number(measured.get("kv_usage_peak"), "{:.0%}"),
+        _score(trial),
+        _result(trial, report),
+    )
+
+
+def _headline(trial: Report) -> Report:
+    for attempt in trial["attempts"]:
+        if attempt["purpose"] == "search" and attempt["headline"] and attempt["valid"]:
+            found: Report = attempt["headline"]
+            return found
+    return {}
+
+
+def _score(trial: Report) -> str:
+    import math
+
+    score = trial["score"]
+    value = score.get("value") if score else None
+    if value is None:
+        return UNKNOWN
+    return f"{100 * math.expm1(value):+.1f} %"
+
+
+def _result(trial: Report, report: Report) -> str:
+    recommendation = report["recommendation"]
+    if recommendation and recommendation["trial"] == trial["number"]:
+        return "recommended"
+    failure = trial["failure"]
+    if failure:
+        return f"{trial['state']}: {failure['class']}"
+    infeasibility = trial["infeasibility"]
+    if infeasibility:
+        return f"{trial['state']}: {infeasibility.get('failure_class', 'predicted')}"
+    return "baseline" if trial["number"] == 0 else str(trial["state"])
+
+
+def _style(trial: Report, report: Report) -> str:
+    recommendation = report["recommendation"]
+    if recommendation and recommendation["trial"] == trial["number"]:
+        return "bold green"
+    if trial["state"] in ("infeasible", "failed", "cancelled"):
+        return "dim"
+    return ""
+
+
+def draw_recommendation(report: Report, console: Console) -> None:
+    """The verdict, its reason and the launch command; nothing while there is none."""
+    recommendation = report["recommendation"]
+    if report["failure"]:
+        console.print()
+        console.print(f"failed: {report['failure'].get('message')}", style="bold red", markup=False)
+    if not recommendation:
+        return
+    console.print()
+    console.print(recommendation["headline"], style="bold", markup=False)
+    console.print(recommendation["reason"], markup=False)
+    if recommendation["metrics"]:
+        console.print()
+        console.print(metric_table(recommendation["metrics"]))
+    if report["launch_command"]:
+        console.print()
+        console.print(report["launch_command"].rstrip(), markup=False, soft_wrap=True)
+
+
+def metric_table(metrics: Sequence[Report]) -> Table:
+    """Before and after, as the confirmation's rounds measured them."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("confirmed")
+    for title in ("baseline", "finalist", "change"):
+        table.add_column(title, justify="right")
+    for metric in metrics:
+        unit = metric["unit"]
+        table.add_row(
+            metric["name"],
+            f"{metric['before']:,.1f} {unit}",
+            f"{metric['after']:,.1f} {unit}",
+            f"{metric['change_percent']:+.1f} %",
+        )
+    return table
+
+
+def study_table(studies: Sequence[Report]) -> Table:
+    """One row a study, newest first."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("study", "state", "phase", "engine", "updated"):
+        table.add_column(title)
+    for study in studies:
+        engine = "simulated" if study["simulated"] else "vllm"
+        updated = study["updated_at"][:19].replace("T", " ")
+        table.add_row(study["reference"], study["state"], study["phase"], engine, updated)
+    return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return UNKNOWN if value is None else form.format(value)
+
+
+def _plain(value: object) -> str:
+    return UNKNOWN if value is None else str(value)

@@ -1,0 +1,130 @@
+"""A study as data for people and programs: what `--output json` prints, built from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from objectives.measurement import Estimate, Measurement
+from objectives.serialise import measurement_to_dict
+from tuner.domain.states import AttemptPurpose
+from tuner.store.records import AttemptRecord, MeasurementRecord, StudyRecord, TrialRecord
+from tuner.study.ledger import History
+
+JsonObject = dict[str, object]
+
+
+def study_report(history: History, launch_command: str | None) -> JsonObject:
+    """The whole study, JSON-able; a quantity that was not measured is null."""
+    trials = [_trial(trial, history) for trial in history.trials]
+    baseline = next((trial for trial in trials if trial["number"] == 0), None)
+    return {
+        "study": study_summary(history.study),
+        "simulated": is_simulated(history.study),
+        "calibration": _copy(history.study.calibration),
+        "baseline": baseline,
+        "trials": trials,
+        "recommendation": _copy(history.study.recommendation),
+        "failure": _copy(history.study.failure),
+        "launch_command": launch_command,
+    }
+
+
+def study_summary(study: StudyRecord) -> JsonObject:
+    """One line of `study list`."""
+    return {
+        "name": study.name,
+        "reference": study.reference,
+        "digest": study.digest,
+        "state": study.state.value,
+        "phase": study.phase.value,
+        "simulated": is_simulated(study),
+        "created_at": study.created_at.isoformat(),
+        "updated_at": study.updated_at.isoformat(),
+        "notices": [dict(notice) for notice in study.notices],
+        "document": dict(study.document),
+    }
+
+
+def is_simulated(study: StudyRecord) -> bool:
+    """Whether the study runs on the embedded engine."""
+    engine = study.document.get("engine")
+    return isinstance(engine, Mapping) and engine.get("kind") == "simulated"
+
+
+def _trial(trial: TrialRecord, history: History) -> JsonObject:
+    attempts = [a for a in history.attempts if a.trial_number == trial.number]
+    measured = [m for m in history.measurements if m.trial_number == trial.number]
+    scored = next((m for m in measured if m.valid and m.purpose is AttemptPurpose.SEARCH), None)
+    return {
+        "number": trial.number,
+        "origin": trial.origin.value,
+        "state": trial.state.value,
+        "flags": trial.config.as_dict(),
+        "score": _copy(trial.score),
+        "measurement": measurement_to_dict(scored.measurement) if scored else None,
+        "infeasibility": _copy(trial.infeasibility),
+        "failure": _failure(trial),
+        "attempts": [_attempt(attempt, measured) for attempt in attempts],
+    }
+
+
+def _attempt(attempt: AttemptRecord, measured: Sequence[MeasurementRecord]) -> JsonObject:
+    own = next((m for m in measured if m.ordinal == attempt.ordinal), None)
+    return {
+        "ordinal": attempt.ordinal,
+        "purpose": attempt.purpose.value,
+        "round": attempt.round,
+        "workload_seed": attempt.workload_seed,
+        "outcome": attempt.outcome.value,
+        "valid": own.valid if own else None,
+        "directory": attempt.directory,
+        "started_at": attempt.started_at.isoformat(),
+        "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
+        "headline": headline(own.measurement) if own else None,
+    }
+
+
+def _failure(trial: TrialRecord) -> JsonObject | None:
+    diagnosis = trial.diagnosis
+    if diagnosis is None:
+        return None
+    return {
+        "class": diagnosis.failure_class,
+        "phase": diagnosis.phase.value,
+        "summary": diagnosis.summary,
+        "evidence": list(diagnosis.evidence),
+        "remedies": [
+            {"knob": r.knob, "direction": r.direction, "value": r.value} for r in diagnosis.remedies
+        ],
+    }
+
+
+def headline(measurement: Measurement) -> JsonObject:
+    """The quantities that a decision is made on, each null where it was not measured."""
+    latency, capacity = measurement.latency, measurement.capacity
+    return {
+        "ttft_p95_ms": _value(latency.ttft_ms.p95 if latency.ttft_ms else None),
+        "tpot_p95_ms": _value(latency.tpot_ms.p95 if latency.tpot_ms else None),
+        "itl_p99_ms": _value(latency.itl_ms.p99 if latency.itl_ms else None),
+        "output_tokens_per_s": _value(capacity.output_tokens_per_s),
+        "slo_attainment": _value(latency.slo_attainment),
+        "goodput_per_s": _value(latency.goodput_per_s),
+        "preemptions_per_request": _worst(
+            latency.preemptions_per_request, capacity.preemptions_per_request
+        ),
+        "kv_usage_peak": _worst(latency.kv_usage_peak, capacity.kv_usage_peak),
+        "kv_cache_tokens": measurement.engine.kv_cache_tokens,
+    }
+
+
+def _value(estimate: Estimate | None) -> float | None:
+    return estimate.value if estimate else None
+
+
+def _worst(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if known else None
+
+
+def _copy(value: Mapping[str, object] | None) -> JsonObject | None:
+    return dict(value) if value is not None else None
