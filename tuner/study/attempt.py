@@ -18,7 +18,7 @@ from tuner.engine.readiness import NotReady, Ready
 from tuner.errors import CancelledError, InfrastructureError, StartupError
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_LAUNCH, AFTER_MEASUREMENT, MID_LOAD, Checkpoint
-from tuner.study.engine_launch import launch_request, wall_seconds
+from tuner.study.engine_launch import launch_request, time_scale, wall_seconds
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult, LoadStatus
 
 logger = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class _Attempt:
             return self._diagnosed(answer.diagnosis)
         self._enter(TrialState.WARMING_UP)
         try:
-            return self._loaded(engine, answer.facts)
+            return self._loaded(engine, _with_startup(answer, request))
         except InfrastructureError as error:
             return self._interrupted(engine, error)
 
@@ -253,3 +253,10 @@ class _Attempt:
 
     def _result(self, outcome: AttemptOutcome, reason: str) -> AttemptResult:
         return AttemptResult(outcome, reason, 0.0, calibration=self._calibration)
+
+
+def _with_startup(answer: Ready, request: AttemptRequest) -> EngineFacts:
+    """The engine's facts with the time we saw it take, in engine seconds, where it told none."""
+    if answer.facts.startup_s is not None:
+        return answer.facts
+    return replace(answer.facts, startup_s=answer.startup_s * time_scale(request.engine))
