@@ -12,17 +12,10 @@ from tuner.engine import illness
 from tuner.engine.launcher import ExitStatus
 from tuner.engine.log_lines import LogLine
 from tuner.engine.log_record import LogRecord
-from tuner.engine.memory_signatures import MEMORY, OUT_OF_MEMORY, frame_phase, out_of_memory
-from tuner.engine.signatures import (
-    BAD_FLAG,
-    CONFIG_REJECTED,
-    ENVIRONMENT,
-    MODEL,
-    Hit,
-    Signature,
-)
+from tuner.engine.memory_signatures import OUT_OF_MEMORY, frame_phase, out_of_memory
+from tuner.engine.signature import Hit, Signature
+from tuner.engine.signatures import SIGNATURES
 
-SIGNATURES = (*BAD_FLAG, *CONFIG_REJECTED, *MODEL, *MEMORY, *ENVIRONMENT)
 EVIDENCE_CHARACTERS = 500
 _AFTER_LINES = 4
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -90,7 +83,7 @@ def _root_cause(case: _Case) -> Diagnosis | None:
     if not candidates:
         return None
     lines = case.record.lines
-    best = min(candidates, key=lambda c: (-lines[c.at].depth, c.signature.secondary, c.at))
+    best = min(candidates, key=lambda c: (-lines[c.at].depth, c.signature.precedence, c.at))
     return _read(case, best)
 
 
@@ -102,15 +95,15 @@ def _candidates(case: _Case) -> list[_Candidate]:
         line = record.lines[at]
         if not line.may_fail:
             continue
-        memory = OUT_OF_MEMORY.search(line.text)
-        if memory is not None:
-            found.append(_Candidate(out_of_memory(_memory_phase(case, at)), memory, at))
-            continue
         for signature in SIGNATURES:
             match = signature.pattern.search(line.text)
             if match is not None:
                 found.append(_Candidate(signature, match, at))
                 break
+        else:
+            match = OUT_OF_MEMORY.search(line.text)
+            if match is not None:
+                found.append(_Candidate(out_of_memory(_memory_phase(case, at)), match, at))
     return found
 
 

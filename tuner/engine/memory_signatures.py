@@ -10,7 +10,15 @@ from __future__ import annotations
 import re
 
 from tuner.domain.diagnosis import Consequence, Phase, Remedy
-from tuner.engine.signatures import Hit, Reading, Signature, floor_hundredth, ratio
+from tuner.engine.signature import (
+    BARE_OUT_OF_MEMORY,
+    CONSEQUENCE,
+    Hit,
+    Reading,
+    Signature,
+    floor_hundredth,
+    ratio,
+)
 
 MARGINAL_GIB = 0.5
 """A shortfall as small as a CUDA context: exactly clamping utilisation cures it."""
@@ -221,7 +229,7 @@ MEMORY = (
 _NUMBER = r"[\d.]+ [KMG]iB"
 OUT_OF_MEMORY = _re(
     r"(?:torch\.(?:cuda\.)?OutOfMemoryError|(?:CUDA|HIP) out of memory|CUDA error: out of memory)"
-    rf"(?!.*occurred when warming up)(?:.*?Tried to allocate (?P<tried>{_NUMBER}))?"
+    rf"(?:.*?Tried to allocate (?P<tried>{_NUMBER}))?"
     rf"(?:.*?of which (?P<free>{_NUMBER}) is free)?"
 )
 _FRAMES = (
@@ -252,11 +260,18 @@ def out_of_memory(phase: Phase | None) -> Signature:
                 consequence,
                 f"out of GPU memory {summary}",
                 tunable=consequence is _INFEASIBLE,
+                precedence=BARE_OUT_OF_MEMORY,
                 read=lambda hit, remedies=remedies: _oom_reading(hit, remedies),  # type: ignore[misc]
             )
     summary = "out of GPU memory, but the log does not tell when: opposite moves may be needed"
     return Signature(
-        "unknown", OUT_OF_MEMORY, None, _RETRY, summary, read=lambda hit: _oom_reading(hit, ())
+        "unknown",
+        OUT_OF_MEMORY,
+        None,
+        _RETRY,
+        summary,
+        precedence=CONSEQUENCE,
+        read=lambda hit: _oom_reading(hit, ()),
     )
 
 

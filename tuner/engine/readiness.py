@@ -65,6 +65,7 @@ class _Wait:
         self._cancellation = cancellation
         self._begin = clock.monotonic()
         self._deadline = self._begin + deadline_s
+        self._strange_answers = 0
         api_key = engine.request.env.get("VLLM_API_KEY")
         self._probe = Probe(engine.base_url, timeout_s=REQUEST_TIMEOUT_S, api_key=api_key)
 
@@ -87,6 +88,7 @@ class _Wait:
             return None
         if not self._engine.owns_port():
             return self._not_ours()
+        self._strange_answers = 0
         if health.status != 200:
             return None
         served = self._served_models()
@@ -97,9 +99,10 @@ class _Wait:
         return self._ready() if self._completes() else None
 
     def _not_ours(self) -> NotReady | None:
-        """A stranger answers, unless the engine ended just now and its port changed hands."""
-        if self._engine.exit_status() is not None:
-            return self._ended()
+        """A stranger answers when it does so twice: once may be an engine that just ended."""
+        self._strange_answers += 1
+        if self._strange_answers < 2:
+            return None
         return NotReady(_foreign_server(self._engine.request.port))
 
     def _ended(self) -> NotReady:
