@@ -11,8 +11,8 @@ from decimal import Decimal
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_catalogue import FlagInfo, FlagType, flag, resolve
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
-_INTEGER = re.compile(r"[+-]?\d{1,30}")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d{1,30}", re.ASCII)
 _DECIMAL_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_FACTORS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
