@@ -26,7 +26,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def _postgres_template(postgres_server: PostgresServer) -> str:
+def _upgraded_postgres(postgres_server: PostgresServer) -> str:
     from tuner.store import schema
 
     name = postgres_server.create_database()
@@ -74,11 +74,10 @@ def sqlite_url(_sqlite_template: Path, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer, _postgres_template: str) -> Iterator[str]:
-    """A PostgreSQL database with the current schema."""
-    name = postgres_server.create_database(template=_postgres_template)
-    yield postgres_server.url(name)
-    postgres_server.drop_database(name)
+def postgres_url(postgres_server: PostgresServer, _upgraded_postgres: str) -> Iterator[str]:
+    """A PostgreSQL database with the current schema and no rows; leave the schema as it is."""
+    yield postgres_server.url(_upgraded_postgres)
+    postgres_server.empty_tables(_upgraded_postgres)
 
 
 @pytest.fixture(params=_KINDS)

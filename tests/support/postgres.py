@@ -30,6 +30,19 @@ _SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "32MB",
 }
+# As a replica no foreign key is looked at, so that the order of the tables does not matter.
+_EMPTY_TABLES = b"""
+DO $$ DECLARE item record; BEGIN
+  SET LOCAL session_replication_role = replica;
+  FOR item IN SELECT tablename FROM pg_tables WHERE schemaname = 'public'
+      AND tablename NOT IN ('alembic_version', 'version_info', 'servetune_alembic_version') LOOP
+    EXECUTE format('DELETE FROM %I', item.tablename);
+  END LOOP;
+  FOR item IN SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' LOOP
+    EXECUTE format('ALTER SEQUENCE %I RESTART', item.sequencename);
+  END LOOP;
+END $$
+"""
 
 
 @dataclass
@@ -43,17 +56,18 @@ class PostgresServer:
     def url(self, database: str) -> str:
         return f"postgresql://{_USER}@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self, *, template: str | None = None) -> str:
-        """The name of a fresh database, empty or a copy of `template`."""
+    def create_database(self) -> str:
+        """The name of a fresh, empty database."""
         name = f"test_{next(self._numbers)}"
-        source = f" TEMPLATE {template}" if template else ""
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            # Without fsync a file copy is several times faster than the copy through the log that
-            # is the default since PostgreSQL 15 (and before was no choice).
-            if connection.info.server_version >= 150000:
-                source += " STRATEGY FILE_COPY"
-            connection.execute(f"CREATE DATABASE {name}{source}".encode())
+        self.execute(f"CREATE DATABASE {name}")
         return name
+
+    def empty_tables(self, name: str) -> None:
+        """Delete every row but the schema's versions: ten times faster than a new database."""
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+        with psycopg.connect(self.url(name), autocommit=True) as connection:
+            connection.execute(others.encode() + b" AND pid <> pg_backend_pid()", (name,))
+            connection.execute(_EMPTY_TABLES)
 
     def drop_database(self, name: str) -> None:
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")

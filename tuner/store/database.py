@@ -66,6 +66,8 @@ class Database:
         commit happened is unknown and the caller has to read again.
         """
         with operational_errors(self._url), self._writers.begin() as session:
+            # Begins here and now, not at the first statement.
+            session.connection()
             yield session
 
     def close(self) -> None:

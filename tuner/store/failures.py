@@ -13,6 +13,7 @@ from tuner.errors import DatabaseError, SchemaNotCurrentError, ServeTuneError
 from tuner.store.url import DatabaseUrl
 
 UPGRADE_HINT = "run `servetune db upgrade`"
+UPDATE_HINT = "update ServeTune, or use another database"
 
 _RETRY_HINT = "the same command again continues where it stopped"
 _SQLITE_PRIMARY_CODES = {

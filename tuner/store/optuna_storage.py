@@ -9,38 +9,57 @@ from typing import Any
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
+from sqlalchemy import inspect
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from tuner.errors import DatabaseError, SchemaNotCurrentError
-from tuner.store.database import LOCK_WAIT_S, postgres_connect_args
-from tuner.store.failures import UPGRADE_HINT, operational_errors, translate
+from tuner.store.database import LOCK_WAIT_S, create_database_engine, postgres_connect_args
+from tuner.store.failures import UPDATE_HINT, UPGRADE_HINT, operational_errors, translate
 from tuner.store.url import DatabaseUrl
 
 
 def optuna_storage(url: str | DatabaseUrl) -> RDBStorage:
-    """Optuna's storage in a database whose schema is current.
+    """Optuna's storage in a database whose schema is current; close it with `close_optuna_storage`.
 
-    `tuner.store.schema.check` is to be called first, once per process: this does not create tables
-    (concurrent first-time creation fails in Optuna). Raises DatabaseError or SchemaNotCurrentError.
-    Close it with `close_optuna_storage`.
+    Creates no table: concurrent first-time creation fails in Optuna, so that is left to
+    `tuner.store.schema.upgrade`. Raises DatabaseError or SchemaNotCurrentError.
     """
     parsed = DatabaseUrl.parse(url) if isinstance(url, str) else url
-    path = parsed.sqlite_path
-    if path is not None and not path.exists():
-        raise SchemaNotCurrentError("there is no database", where=str(parsed), hint=UPGRADE_HINT)
+    _require_tables(parsed)
     with optuna_errors(parsed):
+        storage = RDBStorage(
+            _storage_text(parsed),
+            engine_kwargs=_engine_arguments(parsed),
+            skip_compatibility_check=True,
+            skip_table_creation=True,
+        )
         try:
-            return RDBStorage(
-                storage_text(parsed),
-                engine_kwargs=storage_engine_arguments(parsed),
-                skip_table_creation=True,
-            )
-        except RuntimeError as error:
-            raise SchemaNotCurrentError(
-                "Optuna's tables are not those of the installed Optuna",
-                where=str(parsed),
-                hint=UPGRADE_HINT,
-            ) from error
+            _require_current(parsed, storage)
+        except BaseException:
+            close_optuna_storage(storage)
+            raise
+    return storage
+
+
+def upgrade_optuna(url: DatabaseUrl) -> None:
+    """Create or upgrade Optuna's tables, under the lock of `tuner.store.schema.upgrade`."""
+    with optuna_errors(url):
+        storage = RDBStorage(
+            _storage_text(url),
+            # No pool: nothing stays open when the constructor fails.
+            engine_kwargs={**_engine_arguments(url), "poolclass": NullPool},
+            skip_compatibility_check=True,
+        )
+        try:
+            current = storage.get_current_version()
+            if current == storage.get_head_version():
+                return
+            _refuse_newer(url, storage, current)
+            with _logging_untouched():
+                storage.upgrade()
+        finally:
+            close_optuna_storage(storage)
 
 
 def close_optuna_storage(storage: RDBStorage) -> None:
@@ -67,12 +86,44 @@ def optuna_errors(url: str | DatabaseUrl) -> Iterator[None]:
             ) from error
 
 
-def storage_text(url: DatabaseUrl) -> str:
+def _require_tables(url: DatabaseUrl) -> None:
+    path = url.sqlite_path
+    if path is not None and not path.exists():
+        raise _not_current(url, "there is no database yet", UPGRADE_HINT)
+    engine = create_database_engine(url)
+    try:
+        with operational_errors(url), engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+    finally:
+        engine.dispose()
+    if not {"alembic_version", "version_info"} <= tables:
+        raise _not_current(url, "Optuna's tables are missing", UPGRADE_HINT)
+
+
+def _require_current(url: DatabaseUrl, storage: RDBStorage) -> None:
+    current = storage.get_current_version()
+    if current != storage.get_head_version():
+        _refuse_newer(url, storage, current)
+        raise _not_current(
+            url, f"Optuna's tables are of an older version ({current})", UPGRADE_HINT
+        )
+
+
+def _refuse_newer(url: DatabaseUrl, storage: RDBStorage, current: str) -> None:
+    if current not in storage.get_all_versions():
+        raise _not_current(url, f"Optuna's tables are of a newer version ({current})", UPDATE_HINT)
+
+
+def _not_current(url: DatabaseUrl, message: str, hint: str) -> SchemaNotCurrentError:
+    return SchemaNotCurrentError(message, where=str(url), hint=hint)
+
+
+def _storage_text(url: DatabaseUrl) -> str:
     """The URL as Optuna wants it: it passes it through `str.format`."""
     return url.text.replace("{", "{{").replace("}", "}}")
 
 
-def storage_engine_arguments(url: DatabaseUrl) -> dict[str, Any]:
+def _engine_arguments(url: DatabaseUrl) -> dict[str, Any]:
     """Engine arguments for Optuna that match `tuner.store.database`."""
     if url.sqlite_path is not None:
         # IMMEDIATE: take the write lock when a transaction begins, and wait for it; a deferred one
@@ -81,14 +132,13 @@ def storage_engine_arguments(url: DatabaseUrl) -> dict[str, Any]:
         return {"connect_args": arguments, "hide_parameters": True}
     return {
         "pool_pre_ping": True,
-        "pool_size": 2,
         "connect_args": postgres_connect_args(url),
         "hide_parameters": True,
     }
 
 
 @contextmanager
-def optuna_logging_untouched() -> Iterator[None]:
+def _logging_untouched() -> Iterator[None]:
     """Keep Optuna's migrations from configuring the process's logging.
 
     Its Alembic environment calls `logging.config.fileConfig` when the root logger has no handler,

@@ -16,29 +16,21 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
-from optuna.storages import RDBStorage
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 
 import tuner
 from tuner.errors import DatabaseError, SchemaNotCurrentError
 from tuner.store.advisory_lock import LockSpace, advisory_lock
 from tuner.store.database import connect_sqlite, create_database_engine
-from tuner.store.failures import UPGRADE_HINT, operational_errors
+from tuner.store.failures import UPDATE_HINT, UPGRADE_HINT, operational_errors
 from tuner.store.file_lock import LockHeldError, file_lock
-from tuner.store.optuna_storage import (
-    close_optuna_storage,
-    optuna_errors,
-    optuna_logging_untouched,
-    storage_engine_arguments,
-    storage_text,
-)
+from tuner.store.optuna_storage import close_optuna_storage, optuna_storage, upgrade_optuna
 from tuner.store.url import DatabaseUrl
 
 VERSION_TABLE = "servetune_alembic_version"
 """Not Alembic's default `alembic_version`: that one is Optuna's."""
 
 UPGRADE_WAIT_S = 300.0
-_UPDATE_HINT = "update ServeTune, or use another database"
 
 
 def migrations_path() -> Path:
@@ -58,7 +50,7 @@ def upgrade(url: str | DatabaseUrl) -> None:
     with _upgrade_lock(parsed):
         if parsed.sqlite_path is not None:
             _prepare_sqlite_file(parsed, parsed.sqlite_path)
-        _upgrade_optuna(parsed)
+        upgrade_optuna(parsed)
         with migration_connection(parsed) as connection, _newer_revisions_refused(parsed):
             command.upgrade(migration_config(connection), "head")
 
@@ -73,13 +65,9 @@ def check(url: str | DatabaseUrl) -> None:
     try:
         with operational_errors(parsed), engine.connect() as connection:
             _check_ours(parsed, connection)
-            tables = set(inspect(connection).get_table_names())
-            if not {"alembic_version", "version_info"} <= tables:
-                raise _not_current(parsed, "Optuna's tables are missing", UPGRADE_HINT)
     finally:
         engine.dispose()
-    with _optuna_storage_of_any_version(parsed, create_tables=False) as storage:
-        _optuna_is_current(parsed, storage)
+    close_optuna_storage(optuna_storage(parsed))
 
 
 @contextmanager
@@ -148,45 +136,6 @@ def _prepare_sqlite_file(url: DatabaseUrl, path: Path) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _upgrade_optuna(url: DatabaseUrl) -> None:
-    with _optuna_storage_of_any_version(url, create_tables=True) as storage:
-        if storage.get_current_version() == storage.get_head_version():
-            return
-        if storage.get_current_version() not in storage.get_all_versions():
-            raise _not_current(url, "Optuna's tables are of a newer version", _UPDATE_HINT)
-        with optuna_logging_untouched():
-            storage.upgrade()
-
-
-def _optuna_is_current(url: DatabaseUrl, storage: RDBStorage) -> None:
-    current = storage.get_current_version()
-    if current == storage.get_head_version():
-        return
-    newer = current not in storage.get_all_versions()
-    raise _not_current(
-        url,
-        f"Optuna's tables are of {'a newer' if newer else 'an older'} version ({current})",
-        _UPDATE_HINT if newer else UPGRADE_HINT,
-    )
-
-
-@contextmanager
-def _optuna_storage_of_any_version(
-    url: DatabaseUrl, *, create_tables: bool
-) -> Iterator[RDBStorage]:
-    with optuna_errors(url):
-        storage = RDBStorage(
-            storage_text(url),
-            engine_kwargs=storage_engine_arguments(url),
-            skip_compatibility_check=True,
-            skip_table_creation=not create_tables,
-        )
-        try:
-            yield storage
-        finally:
-            close_optuna_storage(storage)
-
-
 def _check_ours(url: DatabaseUrl, connection: Connection) -> None:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
     current = context.get_current_revision()
@@ -200,7 +149,7 @@ def _check_ours(url: DatabaseUrl, connection: Connection) -> None:
     raise _not_current(
         url,
         f"ServeTune's tables are of {'a newer' if newer else 'an older'} version ({current})",
-        _UPDATE_HINT if newer else UPGRADE_HINT,
+        UPDATE_HINT if newer else UPGRADE_HINT,
     )
 
 
@@ -210,7 +159,7 @@ def _newer_revisions_refused(url: DatabaseUrl) -> Iterator[None]:
         yield
     except CommandError as error:
         raise _not_current(
-            url, f"ServeTune's tables are of a newer version ({error})", _UPDATE_HINT
+            url, f"ServeTune's tables are of a newer version ({error})", UPDATE_HINT
         ) from error
 
 
