@@ -123,7 +123,7 @@ def _rejected(
     consequence: Consequence = _INFEASIBLE,
     precedence: int = EXPLICIT,
     tunable: bool = True,
-    evidence: tuple[int, int] = (0, 1),
+    quoted: tuple[int, int] = (0, 0),
 ) -> Signature:
     return Signature(
         "config_rejected",
@@ -134,7 +134,7 @@ def _rejected(
         tunable=tunable,
         precedence=precedence,
         read=read,
-        evidence=evidence,
+        quoted=quoted,
     )
 
 
@@ -214,7 +214,7 @@ CONFIG_REJECTED = (
         r"Input should be (?P<sign>greater|less) than(?: or equal to)? (?P<limit>-?\d+)",
         "a value is outside its range",
         _out_of_range,
-        evidence=(-1, 1),
+        quoted=(1, 0),
     ),
     _rejected(
         r"User-specified max_model_len \((?P<length>\d+)\) is greater than the derived "
@@ -274,7 +274,7 @@ CONFIG_REJECTED = (
         lambda _hit: Reading(),
         precedence=CONSEQUENCE,
         tunable=False,
-        evidence=(0, 3),
+        quoted=(0, 2),
     ),
 )
 

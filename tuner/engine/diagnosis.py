@@ -120,16 +120,12 @@ def _memory_phase(case: _Case, at: int) -> Phase | None:
 
 def _read(case: _Case, candidate: _Candidate) -> Diagnosis:
     record, signature, at = case.record, candidate.signature, candidate.at
-    hit = Hit(
-        candidate.match,
-        record.text(at - 1, at),
-        record.text(at + 1, at + 1 + _AFTER_LINES),
-        record.facts,
-    )
+    before = [line.text for line in record.around(at, 1, 0)[:-1]]
+    after = [line.text for line in record.around(at, 0, _AFTER_LINES)[1:]]
+    hit = Hit(candidate.match, "\n".join(before), "\n".join(after), record.facts)
     reading = signature.read(hit)
     phase = signature.phase or record.phases[at] or signature.phase_unknown
-    start, end = signature.evidence
-    evidence = record.lines[max(0, at + start) : at + end]
+    evidence = record.around(at, *signature.quoted)
     words = {name: text or "?" for name, text in candidate.match.groupdict().items()}
     return _diagnosis(
         case,

@@ -40,6 +40,8 @@ class LogLine:
     process: str
     pid: int | None
     level: str | None
+    overwritten: bool = False
+    """A progress bar's earlier state: a carriage return alone ended it."""
 
     @property
     def writer(self) -> str:
@@ -62,9 +64,14 @@ class LogLine:
 
 
 def read_lines(log: str) -> tuple[LogLine, ...]:
-    """Every non-empty line; progress bars (carriage returns) are lines of their own."""
-    plain = (line.rstrip() for line in _LINE_END.split(_CONTROL.sub("", log)))
-    return tuple(_read(line) for line in plain if line)
+    """Every non-empty line; what a carriage return overwrote is a line of its own."""
+    plain = _CONTROL.sub("", log)
+    lines, begin = [], 0
+    for end in _LINE_END.finditer(plain):
+        lines.append((plain[begin : end.start()].rstrip(), end[0] == "\r"))
+        begin = end.end()
+    lines.append((plain[begin:].rstrip(), False))
+    return tuple(_read(line, overwritten) for line, overwritten in lines if line)
 
 
 def redact(text: str) -> str:
@@ -74,7 +81,7 @@ def redact(text: str) -> str:
     return text
 
 
-def _read(line: str) -> LogLine:
+def _read(line: str, overwritten: bool) -> LogLine:
     process, pid, rest = "", None, line
     found = _PROCESS.search(line, 0, _PREFIX_REACH)
     while found is not None:
@@ -85,4 +92,4 @@ def _read(line: str) -> LogLine:
     if leveled is not None:
         level, rest = leveled["level"], rest[leveled.end() :]
     text = _RANK.sub("", rest)
-    return LogLine(text, redact(line.strip()), process, pid, level)
+    return LogLine(text, redact(line.strip()), process, pid, level, overwritten)

@@ -17,6 +17,7 @@ _SERVED_STOP = re.compile(r"\[shutdown\] API server: shutdown triggered")
 _ANY_STOP = re.compile(r"\[shutdown\] (?:API server: shutdown triggered|.*\bsigterm\b|.*signal=)")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)")
 _TRACEBACK_REACH = 400
+_NEIGHBOUR_REACH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +64,21 @@ class LogRecord:
             frames.append(line.text)
         return "\n".join(reversed(frames))
 
-    def text(self, start: int, end: int) -> str:
-        return "\n".join(line.text for line in self.lines[max(0, start) : max(0, end)])
+    def around(self, at: int, before: int, after: int) -> tuple[LogLine, ...]:
+        """Line `at` with so many lines of its writer before and after it, without progress bars."""
+        line = self.lines[at]
+        reach = _NEIGHBOUR_REACH
+        above = [
+            other
+            for other in self.lines[max(0, at - reach) : at]
+            if other.writer == line.writer and not other.overwritten
+        ]
+        below = [
+            other
+            for other in self.lines[at + 1 : at + 1 + reach]
+            if other.writer == line.writer and not other.overwritten
+        ]
+        return (*above[len(above) - min(before, len(above)) :], line, *below[:after])
 
 
 def _last_start(lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

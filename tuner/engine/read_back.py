@@ -112,7 +112,7 @@ def engine_facts(
         graph_gib=_real(facts.get("graph_gib")),
         startup_s=startup_s,
         max_num_seqs=_argument(arguments, "max_num_seqs"),
-        max_num_batched_tokens=_whole(facts.get("token_budget"))
+        max_num_batched_tokens=_whole(facts.get("max_num_batched_tokens"))
         or _argument(arguments, "max_num_batched_tokens"),
         chunked_prefill=_chunked(facts, arguments),
         gpu_memory_utilization=_real(labels.get("gpu_memory_utilization")),
@@ -139,7 +139,7 @@ def _kv_tokens(labels: Mapping[str, str], facts: Mapping[str, FactValue]) -> int
 
 
 def _chunked(facts: Mapping[str, FactValue], arguments: str) -> bool | None:
-    if "token_budget" in facts:
+    if "max_num_batched_tokens" in facts:
         return True
     switched_off = re.search(r"enable_chunked_prefill'?[:=] ?False\b", arguments)
     return False if switched_off else None

@@ -63,8 +63,8 @@ class Signature:
     read: Callable[[Hit], Reading] = lambda _hit: Reading()
     phase_unknown: Phase = Phase.ANY
     """The phase when `phase` is None and no milestone is in the log."""
-    evidence: tuple[int, int] = (0, 1)
-    """The lines to quote, from and until, counted from the one that matched."""
+    quoted: tuple[int, int] = (0, 0)
+    """How many lines before and after the one that matched are quoted with it."""
 
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:

@@ -1,0 +1,164 @@
+"""The same failure in other clothes: prefixes, colours, bars, ranks, strangers, lost heads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.engine_logs import CORE_FAILED, FAILURES, LogCase
+from tuner.engine.diagnosis import diagnose
+
+Mutation = Callable[[str], str]
+_PROCESS = re.compile(r"^\((?P<name>\w+)[^)]*\)", re.MULTILINE)
+
+
+def colours(log: str) -> str:
+    return "\n".join(f"\x1b[1;36m{line[:5]}\x1b[0;0m{line[5:]}" for line in log.split("\n"))
+
+
+def windows_line_ends(log: str) -> str:
+    return log.replace("\n", "\r\n")
+
+
+def progress_bars(log: str) -> str:
+    bar = "Loading safetensors:   0% 0/2\rLoading safetensors: 100% 2/2\r"
+    return "\n".join(bar + line for line in log.split("\n"))
+
+
+def compose_prefix(log: str) -> str:
+    return "\n".join(f"vllm-1  | {line}" for line in log.split("\n"))
+
+
+def trial_prefix(log: str) -> str:
+    return "\n".join(f"[trial-7] {line}" for line in log.split("\n"))
+
+
+def harmless_head(log: str) -> str:
+    return (
+        "INFO 10-02 09:14:00 [network_utils.py:187] Port 29500 is already in use, trying port 2\n"
+        "(APIServer pid=70) WARNING 10-02 09:14:01 [x.py:1] Available memory is low\n"
+        "Triton is installed, but doesn't include CPU backend. Disabling Triton.\n" + log
+    )
+
+
+def stranger_before(log: str) -> str:
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "plugins.py", line 3, in load\n    import extra\n'
+        "ModuleNotFoundError: No module named 'extra'\n\n" + log
+    )
+
+
+def wrappers_after(log: str) -> str:
+    return (
+        log + "\n(EngineCore pid=71) ERROR 10-02 09:20:00 [core.py:1] Exception: WorkerProc "
+        "initialization failed due to an exception in a background process. See stack trace for "
+        f"root cause.\n{CORE_FAILED}\n"
+        "/usr/lib/python3.11/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker"
+    )
+
+
+def echo_of_another_rank(log: str) -> str:
+    """Every line of a worker once more, by its sister, right after."""
+    lines = []
+    for line in log.split("\n"):
+        lines.append(line)
+        if line.startswith("(Worker_TP0 pid=72)"):
+            lines.append(line.replace("(Worker_TP0 pid=72)", "(Worker_TP1 pid=73)"))
+    return "\n".join(lines)
+
+
+def torchrun_prefix(log: str) -> str:
+    return _PROCESS.sub(lambda match: f"{match[0]} [rank0]:", log)
+
+
+def older_location(log: str) -> str:
+    """`[core.py:7]` was `core.py:7]` in 0.6 and 0.7."""
+    return re.sub(r"\[(\w+\.py:\d+)\]", r"\1]", log)
+
+
+def year_in_time(log: str) -> str:
+    return log.replace(" 10-02 09:", " 2026-10-02 09:")
+
+
+ANY_FAILURE = st.sampled_from(FAILURES)
+MUTATIONS: st.SearchStrategy[list[Mutation]] = st.lists(
+    st.sampled_from(
+        [
+            colours,
+            windows_line_ends,
+            progress_bars,
+            harmless_head,
+            stranger_before,
+            echo_of_another_rank,
+            older_location,
+            year_in_time,
+        ]
+    ),
+    max_size=4,
+    unique=True,
+)
+
+
+def _same(case: LogCase, log: str) -> None:
+    found = diagnose(log, exit_status=None, ready=False)
+    assert found.failure_class == case.failure_class
+    assert found.remedies == case.remedies
+
+
+@settings(deadline=None, max_examples=150)
+@given(case=ANY_FAILURE, mutations=MUTATIONS)
+def test_the_answer_does_not_depend_on_the_clothes(
+    case: LogCase, mutations: list[Mutation]
+) -> None:
+    log = case.log
+    for mutate in mutations:
+        log = mutate(log)
+
+    if case.failure_class == "unknown" and stranger_before in mutations:
+        assert diagnose(log, exit_status=None, ready=False).failure_class == "unknown"
+    else:
+        _same(case, log)
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=ANY_FAILURE)
+def test_wrappers_behind_a_known_cause_change_nothing(case: LogCase) -> None:
+    if case.failure_class not in ("unknown", "engine_dead_unknown"):
+        _same(case, wrappers_after(case.log))
+
+
+@settings(deadline=None, max_examples=60)
+@given(case=ANY_FAILURE, prefix=st.sampled_from([compose_prefix, trial_prefix]))
+def test_a_supervisors_prefix_hides_nothing_that_is_named(case: LogCase, prefix: Mutation) -> None:
+    found = diagnose(prefix(case.log), exit_status=None, ready=False)
+
+    if case.failure_class == "unknown":
+        assert found.failure_class in ("unknown", "ok")
+    else:
+        assert found.failure_class == case.failure_class
+
+
+@settings(deadline=None, max_examples=100)
+@given(case=ANY_FAILURE, data=st.data())
+def test_a_lost_head_never_turns_a_remedy_around(case: LogCase, data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(case.log)))
+
+    found = diagnose(case.log[cut:], exit_status=None, ready=False)
+
+    opposite = {"up": "down", "down": "up"}
+    wanted = {remedy.knob: remedy.direction for remedy in case.remedies}
+    for remedy in found.remedies:
+        assert opposite.get(remedy.direction) != wanted.get(remedy.knob, remedy.direction)
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=st.text(max_size=400))
+def test_any_text_gets_an_answer(text: str) -> None:
+    found = diagnose(text, exit_status=None, ready=False)
+
+    assert found.failure_class
+    assert found.summary
