@@ -77,29 +77,28 @@ def tune(
 
     A study that was interrupted goes on where it stopped; a finished one is shown again.
     """
-    from tuner.cli.studies import tune_study
+    from tuner.cli.study_file import read_study
     from tuner.settings import load_settings
 
     settings = load_settings(database_url=database_url, state_dir=state_dir)
-    raise typer.Exit(tune_study(study, settings, output, new=new))
+    spec = read_study(study)  # before anything slow is loaded: mistakes are told at once
+    from tuner.cli.studies import tune_study
+
+    raise typer.Exit(tune_study(spec, study.resolve().parent, settings, output, new=new))
 
 
 @app.command()
-def plan(
-    study: StudyFile,
-    output: Output = OutputFormat.TABLE,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-) -> None:
+def plan(study: StudyFile, output: Output = OutputFormat.TABLE) -> None:
     """Forecast a study without starting anything.
 
     Prints the launch commands, the memory account, the number of engine starts and the time.
     """
-    from tuner.cli.forecast import plan_study
-    from tuner.settings import load_settings
+    from tuner.cli.study_file import read_study
 
-    settings = load_settings(database_url=database_url, state_dir=state_dir)
-    plan_study(study, settings, output)
+    spec = read_study(study)
+    from tuner.cli.forecast import plan_study
+
+    plan_study(spec, study.resolve().parent, output)
 
 
 @app.command()
@@ -120,11 +119,17 @@ def measure(
 
     The study document gives engine, workload and objective; flags override its baseline.
     """
-    from tuner.cli.measuring import measure_configuration
+    from tuner.cli.study_file import read_study
     from tuner.settings import load_settings
 
     settings = load_settings(database_url=database_url, state_dir=state_dir)
-    raise typer.Exit(measure_configuration(study, tuple(flag or ()), rate, settings, output))
+    spec = read_study(study)
+    from tuner.cli.measuring import measure_configuration
+
+    base_dir = study.resolve().parent
+    raise typer.Exit(
+        measure_configuration(spec, base_dir, tuple(flag or ()), rate, settings, output)
+    )
 
 
 @app.command()

@@ -103,7 +103,7 @@ def event_line(event: Event) -> str | None:
     payload = event.payload
     trial = f"trial {event.trial_number}"
     if event.kind is EventKind.NOTICE:
-        return f"notice: {payload.get('text')}"
+        return f"notice: {payload.get('message')}"
     if event.kind is EventKind.LOAD_CALIBRATED:
         return f"load: {payload.get('rate_per_s'):.3g} requests/s"
     if event.kind is EventKind.TRIAL_SKIPPED:

@@ -11,9 +11,9 @@ from pathlib import Path
 from tuner.cli.interruption import interruptible
 from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.progress import TerminalObserver, on_terminal
-from tuner.cli.study_file import read_study
 from tuner.cli.tables import draw_report, study_table
 from tuner.domain.cancellation import Cancellation
+from tuner.domain.study_spec import StudySpec
 from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
 from tuner.export.forms import render
 from tuner.settings import Settings
@@ -35,16 +35,17 @@ DEFAULT_FORM = "vllm"
 Run = Callable[[Observer | None, Cancellation], History]
 
 
-def tune_study(path: Path, settings: Settings, output: OutputFormat, *, new: bool) -> int:
-    """Run the study in this file and print its report; returns the exit code."""
-    spec = read_study(path)
+def tune_study(
+    spec: StudySpec, base_dir: Path, settings: Settings, output: OutputFormat, *, new: bool
+) -> int:
+    """Run this study and print its report; returns the exit code."""
     locations = resolve_locations(settings)
 
     def run(observer: Observer | None, cancellation: Cancellation) -> History:
         return run_study(
             spec,
             locations,
-            base_dir=path.resolve().parent,
+            base_dir=base_dir,
             observer=observer,
             cancellation=cancellation,
             new=new,

@@ -24,7 +24,7 @@ def draw_report(report: Report, console: Console) -> None:
     if calibration:
         console.print(_load_line(calibration), markup=False)
     for note in study["notices"]:
-        console.print(f"notice: {note['text']}", style="yellow", markup=False)
+        console.print(f"notice: {note['message']}", style="yellow", markup=False)
     console.print()
     console.print(trial_table(report))
     draw_recommendation(report, console)

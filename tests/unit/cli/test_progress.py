@@ -67,7 +67,7 @@ def test_more_starts_than_forecast_do_not_overflow_the_bar() -> None:
 @pytest.mark.parametrize(
     ("kind", "payload", "line"),
     [
-        (EventKind.NOTICE, {"text": "careful"}, "notice: careful"),
+        (EventKind.NOTICE, {"message": "careful"}, "notice: careful"),
         (EventKind.TRIAL_SKIPPED, {"reason": "no memory"}, "not launched: no memory"),
         (EventKind.LOAD_CALIBRATED, {"rate_per_s": 2.34567}, "load: 2.35 requests/s"),
         (

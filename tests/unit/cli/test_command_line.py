@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import servetune
+
+BROKEN = """\
+name: "not a good name!"
+model: {}
+engine: {kind: simulated, gpu: L4, time_scal: 3}
+search_space:
+  max_num_seqs: {low: 512, high: 1024}
+  max_num_batched_tokens: {low: 64, high: 256}
+workload: {preset: chatt, seed: "seven"}
+objective: {weights: {ttft_p95: 0, tpot_p95: 0, throughput: 0}}
+budget: {trials: 0}
+"""
+
+
+def test_every_fault_of_a_broken_file_is_named_with_its_path(tmp_path: Path) -> None:
+    study = tmp_path / "broken.yaml"
+    study.write_text(BROKEN)
+    state = tmp_path / "state"
+    done = servetune("tune", str(study), state_dir=state)
+    assert done.returncode == 2
+    for path in (
+        "name:",
+        "model",
+        "engine.time_scal:",
+        "search_space",
+        "workload.preset:",
+        "workload.seed:",
+        "objective.weights",
+        "budget.trials:",
+    ):
+        assert path in done.stderr, path
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("command", ["tune", "plan", "measure"])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "empty"),
+        (b"- just\n- a list\n", "mapping"),
+        (b"model: {id: x", "line"),
+        (b"\xff\xfe\x00", "UTF-8"),
+    ],
+)
+def test_what_is_no_document_is_refused(
+    tmp_path: Path, command: str, content: bytes, told: str
+) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_bytes(content)
+    done = servetune(command, str(study), state_dir=tmp_path / "state")
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["tune", "plan", "measure"])
+def test_a_missing_file_is_named(tmp_path: Path, command: str) -> None:
+    done = servetune(command, str(tmp_path / "no.yaml"), state_dir=tmp_path / "state")
+    assert done.returncode == 2
+    assert "no.yaml" in done.stderr
+    assert "No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("export", "x"), ("study", "show", "x"), ("study", "resume", "x")]
+)
+def test_without_a_database_the_commands_say_so(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = servetune(*arguments, state_dir=tmp_path / "state")
+    assert done.returncode == 3
+    assert "no database" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_studies_and_commands_are_invalid_input(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert servetune("db", "upgrade", state_dir=state).returncode == 0
+    unknown = servetune("study", "show", "nobody", state_dir=state)
+    assert unknown.returncode == 2
+    assert "nobody" in unknown.stderr
+    assert servetune("study", "frobnicate", state_dir=state).returncode == 2
+    assert servetune("tune", state_dir=state).returncode == 2
+
+
+def test_an_unusable_database_url_is_a_start_up_failure_without_its_password(
+    tmp_path: Path,
+) -> None:
+    url = "postgresql://me:hunter2@127.0.0.1:1/nothing"
+    done = servetune("study", "list", "--database-url", url, state_dir=tmp_path / "state")
+    assert done.returncode == 3
+    assert "hunter2" not in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_bad_settings_name_their_source(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("log_level = 'loud'\nunheard_of = 1\n")
+    done = servetune("study", "list", state_dir=tmp_path / "s", SERVETUNE_CONFIG=str(config))
+    assert done.returncode == 2
+    assert "log_level" in done.stderr
+    assert "unheard_of" in done.stderr
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom tuner.cli.entry import run\n"
+        "code = run(['tune', '--help'])\n"
+        "heavy = {'optuna', 'sqlalchemy', 'numpy', 'scipy', 'numba', 'fastapi', 'aiohttp'}\n"
+        "loaded = sorted(heavy & {name.split('.')[0] for name in sys.modules})\n"
+        "sys.exit(f'loaded: {loaded}' if loaded or code else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version_is_printed(tmp_path: Path) -> None:
+    done = servetune("--version", state_dir=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("servetune 0.")

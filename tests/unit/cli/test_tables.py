@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from tuner.cli.tables import draw_report, study_table
+
+HEADLINE = {
+    "ttft_p95_ms": 812.4,
+    "tpot_p95_ms": 61.25,
+    "itl_p99_ms": None,
+    "output_tokens_per_s": 1234.5,
+    "slo_attainment": None,
+    "goodput_per_s": None,
+    "preemptions_per_request": 0.02,
+    "kv_usage_peak": 0.931,
+    "kv_cache_tokens": 27000,
+}
+
+
+def trial(number: int, **changes: Any) -> dict[str, Any]:
+    attempt = {"purpose": "search", "valid": True, "headline": HEADLINE}
+    base: dict[str, Any] = {
+        "number": number,
+        "origin": "space_filling",
+        "state": "complete",
+        "flags": {"max-num-seqs": 128, "enable-chunked-prefill": True},
+        "score": {"value": 0.1},
+        "measurement": {},
+        "infeasibility": None,
+        "failure": None,
+        "attempts": [attempt],
+    }
+    return {**base, **changes}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "study": {
+            "reference": "chat@1",
+            "state": "complete",
+            "phase": "done",
+            "notices": [{"kind": "space", "message": "one knob [dropped]"}],
+        },
+        "simulated": True,
+        "calibration": {"rate_per_s": 2.0, "concurrency": 64, "capacity_per_s": 2.5},
+        "baseline": None,
+        "trials": [trial(0), trial(1)],
+        "recommendation": {
+            "verdict": "better",
+            "trial": 1,
+            "headline": "Trial 1 is better.",
+            "reason": "Because [it] is.",
+            "metrics": [
+                {
+                    "name": "TTFT p95",
+                    "unit": "ms",
+                    "before": 10.0,
+                    "after": 8.0,
+                    "change_percent": -20.0,
+                }
+            ],
+        },
+        "failure": None,
+        "launch_command": "# note\nvllm serve model \\\n  --max-num-seqs 128\n",
+    }
+    return {**base, **changes}
+
+
+def drawn(content: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=200, highlight=False)
+    draw_report(content, console)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def test_simulated_results_say_so_first() -> None:
+    assert drawn(report()).startswith("SIMULATED")
+    assert "SIMULATED" not in drawn(report(simulated=False))
+
+
+def test_measured_values_and_score_are_shown() -> None:
+    text = drawn(report())
+    for shown in ("812 ms", "61.2 ms", "1,234", "0.02", "93%", "+10.5 %", "recommended"):
+        assert shown in text, shown
+
+
+def test_what_was_not_measured_is_a_dash_and_not_zero() -> None:
+    bare = trial(2, attempts=[], score=None, state="queued", flags={})
+    line = next(row for row in drawn(report(trials=[bare])).splitlines() if row.startswith("    2"))
+    assert " 0 " not in line
+    assert line.count("-") >= 8
+
+
+def test_invalid_and_confirmation_attempts_are_not_the_trials_measurement() -> None:
+    invalid = {"purpose": "search", "valid": False, "headline": HEADLINE}
+    confirming = {"purpose": "confirmation", "valid": True, "headline": HEADLINE}
+    text = drawn(report(trials=[trial(1, attempts=[invalid, confirming])]))
+    assert "812 ms" not in text
+
+
+def test_failures_name_their_class() -> None:
+    failed = trial(3, state="infeasible", failure={"class": "kv_too_small"})
+    predicted = trial(4, state="infeasible", infeasibility={"failure_class": "oom_profile"})
+    text = drawn(report(trials=[failed, predicted]))
+    assert "infeasible: kv_too_small" in text
+    assert "infeasible: oom_profile" in text
+
+
+def test_square_brackets_in_texts_survive() -> None:
+    text = drawn(report())
+    assert "one knob [dropped]" in text
+    assert "Because [it] is." in text
+
+
+def test_the_launch_command_is_printed_unbroken() -> None:
+    long = "vllm serve " + "x" * 300
+    assert long in drawn(report(launch_command=long))
+
+
+def test_a_running_study_has_no_recommendation() -> None:
+    text = drawn(report(recommendation=None, launch_command=None))
+    assert "recommended" not in text
+
+
+def test_a_failed_study_says_why() -> None:
+    assert "no device" in drawn(report(failure={"message": "no device"}, recommendation=None))
+
+
+def test_study_list_has_a_row_for_each() -> None:
+    console = Console(file=io.StringIO(), width=120)
+    row = {
+        "reference": "chat@1",
+        "state": "paused",
+        "phase": "search",
+        "simulated": True,
+        "updated_at": "2026-11-30T10:11:12.345+00:00",
+    }
+    console.print(study_table([row]))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    assert "2026-11-30 10:11:12" in file.getvalue()
+    assert "simulated" in file.getvalue()
