@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+ENGINE_RUNS = "engine_runs"
+"""Refused, crashed or hung for any other reason than the two below."""
 FITS_MEMORY = "fits_memory"
 """The configuration asks for more GPU memory than there is."""
 KV_CACHE_SUFFICES = "kv_cache_suffices"
 """What it leaves for the KV cache is too small: the opposite remedy of `fits_memory`."""
-ENGINE_RUNS = "engine_runs"
-"""Everything else: refused, crashed or hung."""
-CONSTRAINT_KEYS = (FITS_MEMORY, KV_CACHE_SUFFICES, ENGINE_RUNS)
-"""Every told trial carries all of them in this order: Optuna's GP refuses anything else."""
+CONSTRAINT_KEYS = (ENGINE_RUNS, FITS_MEMORY, KV_CACHE_SUFFICES)
+"""Every told trial carries all of them: Optuna's GP refuses anything else. Alphabetical, because
+the GP matches them by position, and databases give them back as written or by their index."""
 
 SATISFIED = -1.0
 NOT_KNOWN_VIOLATED = 0.0

@@ -36,12 +36,12 @@ class OptunaLedger:
         return len(self._study.directions)
 
     def trials(self) -> Sequence[FrozenTrial]:
-        """All trials by number; not to be changed."""
-        return self._study.get_trials(deepcopy=False)
+        """All trials by number, as they are now; not to be changed."""
+        return tuple(self._study.get_trials(deepcopy=False))
 
-    def trial(self, number: int) -> FrozenTrial:
-        """Raises ValueError for a number that was never given out."""
-        for trial in self.trials():
+    def trial(self, number: int, trials: Sequence[FrozenTrial] | None = None) -> FrozenTrial:
+        """Of `trials` (default: all); ValueError for a number that was never given out."""
+        for trial in self.trials() if trials is None else trials:
             if trial.number == number:
                 return trial
         raise ValueError(f"Optuna has no trial {number} in this study")
@@ -49,21 +49,17 @@ class OptunaLedger:
     def running(self) -> list[int]:
         return [t.number for t in self.trials() if t.state.name == "RUNNING"]
 
-    def annotate(self, number: int, attributes: Mapping[str, str | int]) -> None:
-        trial = self._live(self.trial(number))
-        for name, value in attributes.items():
-            trial.set_user_attr(name, value)
-
     def tell(self, number: int, outcome: Outcome) -> bool:
         """Finish a running trial; False, and nothing changed, when it was finished before.
 
         Constraints and flags go first: a crash in between leaves a running trial, not a complete
         one that a sampler would take for feasible.
         """
-        frozen = self.trial(number)
+        trials = self.trials()
+        frozen = self.trial(number, trials)
         if frozen.state.is_finished():
             return False
-        values = self._values(outcome)
+        values = self._values(outcome, trials)
         self._constrain(frozen, outcome.constraints)
         self._live(frozen).set_user_attr(TOLD_AS, outcome.told_as.value)
         return self._finish(number, values)
@@ -86,17 +82,19 @@ class OptunaLedger:
         """Add a trial that was measured elsewhere; its number."""
         from optuna.trial import create_trial
 
-        before = len(self.trials())
+        before = self.trials()
         self._study.add_trial(
             create_trial(
                 params=dict(params),
                 distributions=dict(distributions),
-                values=list(self._values(outcome)),
+                values=list(self._values(outcome, before)),
                 constraints=outcome.constraints,
                 user_attrs={**attributes, TOLD_AS: outcome.told_as.value},
             )
         )
-        added = [t for t in self.trials()[before:] if attributes.items() <= t.user_attrs.items()]
+        added = [
+            t for t in self.trials()[len(before) :] if attributes.items() <= t.user_attrs.items()
+        ]
         return added[0].number
 
     def outcome(self, number: int) -> Outcome:
@@ -111,28 +109,17 @@ class OptunaLedger:
         extrapolated = trial.user_attrs.get(TOLD_AS) == ToldAs.EXTRAPOLATED.value
         return Completed(tuple(trial.values or ()), extrapolated)
 
-    def trailing_duplicates(self) -> int:
-        """How many of the latest asked trials were configurations already known."""
-        count = 0
-        for trial in reversed(self.trials()):
-            if trial.state.name == "WAITING":
-                continue
-            if DUPLICATE_OF not in trial.user_attrs:
-                break
-            count += 1
-        return count
-
     def with_origin(self, origin: TrialOrigin) -> Iterator[FrozenTrial]:
         return (t for t in self.trials() if t.user_attrs.get(ORIGIN) == origin.value)
 
-    def _values(self, outcome: Outcome) -> tuple[float, ...]:
+    def _values(self, outcome: Outcome, trials: Sequence[FrozenTrial]) -> tuple[float, ...]:
         if isinstance(outcome, Completed):
             if len(outcome.values) != self.objectives:
                 raise ValueError(f"{len(outcome.values)} scores for {self.objectives} objectives")
             return outcome.values
         feasible = [
             trial.values
-            for trial in self.trials()
+            for trial in trials
             if trial.state.name == "COMPLETE" and grade_of(trial.constraints) is None
         ]
         columns = range(self.objectives)
@@ -165,3 +152,15 @@ class OptunaLedger:
                 return False
             raise
         return True
+
+
+def trailing_duplicates(trials: Sequence[FrozenTrial]) -> int:
+    """How many of the latest asked trials were configurations already known."""
+    count = 0
+    for trial in reversed(trials):
+        if trial.state.name == "WAITING":
+            continue
+        if DUPLICATE_OF not in trial.user_attrs:
+            break
+        count += 1
+    return count

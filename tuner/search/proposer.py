@@ -8,7 +8,13 @@ from objectives.constraints import ENGINE_RUNS
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import SamplerSpec
-from tuner.search.optuna_ledger import CONFIG_DIGEST, DUPLICATE_OF, ORIGIN, OptunaLedger
+from tuner.search.optuna_ledger import (
+    CONFIG_DIGEST,
+    DUPLICATE_OF,
+    ORIGIN,
+    OptunaLedger,
+    trailing_duplicates,
+)
 from tuner.search.outcome import Completed, Infeasible, Outcome
 from tuner.search.sampler import build_sampler, check_sampler, derived_seed
 from tuner.search.space import Coordinates, FloatDimension, OutsideSpace, SearchSpace
@@ -17,7 +23,7 @@ from tuner.search.space_filling import sobol_points
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.distributions import BaseDistribution
-    from optuna.trial import FrozenTrial
+    from optuna.trial import FrozenTrial, Trial
 
 DUPLICATES_IN_A_ROW = 3
 FALLBACK_CANDIDATES = 256
@@ -73,14 +79,16 @@ class Proposer:
         After three duplicates in a row the sampler has converged onto rounding: the next proposal
         is a quasi-random point that was never measured.
         """
-        if self._ledger.trailing_duplicates() >= DUPLICATES_IN_A_ROW and not self._ask_elsewhere():
-            return None
-        proposal = self._ask_once()
-        if not self._is_running(proposal.duplicate_of):
-            return proposal
-        # Its twin has no result to repeat yet.
-        self._ledger.fail(proposal.number)
-        return self._ask_once() if self._ask_elsewhere() else None
+        while True:
+            trials = self._ledger.trials()
+            converged = trailing_duplicates(trials) >= DUPLICATES_IN_A_ROW
+            if converged and not self._ask_elsewhere(trials):
+                return None
+            proposal = self._ask_once(trials)
+            if not _is_running(proposal.duplicate_of, trials):
+                return proposal
+            # Its twin has no result to repeat yet. It counts as a duplicate, so this loop ends.
+            self._ledger.fail(proposal.number)
 
     def enqueue(self, point: Coordinates | EngineConfig, origin: TrialOrigin) -> bool:
         """Propose this next, after what was enqueued before it.
@@ -91,12 +99,10 @@ class Proposer:
         found = self._space.to_coordinates(point) if isinstance(point, EngineConfig) else point
         if isinstance(found, OutsideSpace):
             return False
-        config = self._config(found)
-        if config.digest in self._known(waiting=True):
+        digest = self._config(found).digest
+        if digest in self._known(self._ledger.trials(), waiting=True):
             return False
-        self._study.enqueue_trial(
-            dict(found), user_attrs={ORIGIN: origin.value, CONFIG_DIGEST: config.digest}
-        )
+        self._enqueue(found, digest, origin)
         return True
 
     def running(self) -> list[int]:
@@ -105,10 +111,11 @@ class Proposer:
 
     def restore(self, number: int) -> Proposal | None:
         """The proposal of a running trial; None when its process died before it was complete."""
-        trial = self._ledger.trial(number)
+        trials = self._ledger.trials()
+        trial = self._ledger.trial(number, trials)
         if set(trial.params) != set(self._distributions):
             return None
-        return self._proposal(trial)
+        return self._proposal(trial, trials)
 
     def tell_complete(self, number: int, score: float | Sequence[float]) -> bool:
         """All tell methods: True when told now, False when the trial was finished before."""
@@ -152,48 +159,53 @@ class Proposer:
         attributes = {ORIGIN: origin.value, CONFIG_DIGEST: self._searched(config).digest}
         return self._ledger.add(found, self._distributions, outcome, attributes)
 
-    def _ask_once(self) -> Proposal:
-        ordinal = len(self._ledger.trials())
+    def _ask_once(self, trials: Sequence[FrozenTrial]) -> Proposal:
+        """Ask Optuna, given all trials before it."""
         self._study.sampler = build_sampler(
-            self._sampler, ordinal=ordinal, objectives=self._ledger.objectives
+            self._sampler, ordinal=len(trials), objectives=self._ledger.objectives
         )
-        number = self._study.ask(fixed_distributions=self._distributions).number
-        proposal = self._proposal(self._ledger.trial(number))
-        attributes: dict[str, str | int] = {
-            ORIGIN: proposal.origin.value,
-            CONFIG_DIGEST: proposal.config.digest,
-        }
+        trial = self._study.ask(fixed_distributions=self._distributions)
+        proposal = self._proposal(trial, trials)
+        trial.set_user_attr(ORIGIN, proposal.origin.value)
+        trial.set_user_attr(CONFIG_DIGEST, proposal.config.digest)
         if proposal.duplicate_of is not None:
-            attributes[DUPLICATE_OF] = proposal.duplicate_of
-        self._ledger.annotate(number, attributes)
+            trial.set_user_attr(DUPLICATE_OF, proposal.duplicate_of)
         return proposal
 
-    def _ask_elsewhere(self) -> bool:
+    def _ask_elsewhere(self, trials: Sequence[FrozenTrial]) -> bool:
         """Enqueue the first quasi-random point whose configuration is not known."""
-        if any(trial.state.name == "WAITING" for trial in self._ledger.trials()):
+        if any(trial.state.name == "WAITING" for trial in trials):
             return True
-        seed = derived_seed(self._sampler.seed, len(self._ledger.trials()))
-        points = sobol_points(self._space, seed, FALLBACK_CANDIDATES)
-        return any(self.enqueue(point, TrialOrigin.SPACE_FILLING) for point in points)
+        known = self._known(trials)
+        seed = derived_seed(self._sampler.seed, len(trials))
+        for point in sobol_points(self._space, seed, FALLBACK_CANDIDATES):
+            digest = self._config(point).digest
+            if digest not in known:
+                self._enqueue(point, digest, TrialOrigin.SPACE_FILLING)
+                return True
+        return False
 
-    def _proposal(self, trial: FrozenTrial) -> Proposal:
+    def _enqueue(self, point: Coordinates, digest: str, origin: TrialOrigin) -> None:
+        attributes = {ORIGIN: origin.value, CONFIG_DIGEST: digest}
+        self._study.enqueue_trial(dict(point), user_attrs=attributes)
+
+    def _proposal(self, trial: Trial | FrozenTrial, others: Sequence[FrozenTrial]) -> Proposal:
         coordinates: Coordinates = dict(trial.params)
         config = self._config(coordinates)
-        twin = self._known().get(config.digest)
+        known = self._known([other for other in others if other.number != trial.number])
         return Proposal(
             number=trial.number,
             coordinates=coordinates,
             config=config,
             origin=TrialOrigin(trial.user_attrs.get(ORIGIN, TrialOrigin.SAMPLER.value)),
-            duplicate_of=None if twin == trial.number else twin,
+            duplicate_of=known.get(config.digest),
         )
 
-    def _known(self, *, waiting: bool = False) -> dict[str, int]:
-        """Configuration digest to the first trial that has it; failed trials know nothing."""
-        states = ["COMPLETE", "RUNNING", *(["WAITING"] if waiting else [])]
+    def _known(self, trials: Sequence[FrozenTrial], *, waiting: bool = False) -> dict[str, int]:
+        """Configuration digest to the trial that knows most of it; failed trials know nothing."""
         known: dict[str, int] = {}
-        for state in states:  # a result is worth more than a twin that still runs
-            for trial in self._ledger.trials():
+        for state in ("COMPLETE", "RUNNING", *(["WAITING"] if waiting else [])):
+            for trial in trials:
                 digest = self._digest(trial) if trial.state.name == state else None
                 if digest is not None:
                     known.setdefault(digest, trial.number)
@@ -207,9 +219,6 @@ class Proposer:
             return None
         return self._config(dict(trial.params)).digest
 
-    def _is_running(self, number: int | None) -> bool:
-        return number is not None and number in self._ledger.running()
-
     def _config(self, coordinates: Coordinates) -> EngineConfig:
         return self._base.with_flags(self._space.to_config(coordinates))
 
@@ -218,6 +227,10 @@ class Proposer:
         flags = config.as_dict()
         names = self._space.flag_names
         return self._base.with_flags({name: flags[name] for name in names if name in flags})
+
+
+def _is_running(number: int | None, trials: Sequence[FrozenTrial]) -> bool:
+    return any(trial.number == number and trial.state.name == "RUNNING" for trial in trials)
 
 
 def distributions(space: SearchSpace) -> dict[str, BaseDistribution]:

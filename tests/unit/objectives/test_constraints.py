@@ -56,6 +56,11 @@ def test_a_violation_without_meaning_is_refused(key: str, grade: float) -> None:
         violated_constraints(key, grade)
 
 
+def test_the_order_of_writing_is_the_order_of_a_databases_index() -> None:
+    """Optuna's GP matches constraints by position, and its RDB storage asks for no order."""
+    assert list(CONSTRAINT_KEYS) == sorted(CONSTRAINT_KEYS)
+
+
 @given(st.floats(1e-9, 1e12), st.floats(1e-9, 1e12))
 def test_farther_off_is_graded_no_lower(one: float, other: float) -> None:
     near, far = sorted((one, other))
