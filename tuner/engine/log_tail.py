@@ -16,11 +16,13 @@ def read_tail(path: Path, max_bytes: int) -> str:
     try:
         with path.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
-            log.seek(max(0, size - max_bytes))
+            begin = max(0, size - max_bytes)
+            log.seek(max(0, begin - 1))
+            before = log.read(min(begin, 1))
             data = log.read(max_bytes)
     except FileNotFoundError:
         return ""
-    if size <= max_bytes:
+    if begin == 0:
         return data.decode(errors="replace")
-    _, newline, rest = data.partition(b"\n")
+    _, newline, rest = (before + data).partition(b"\n")
     return ELLIPSIS_LINE + (rest if newline else data).decode(errors="replace")

@@ -166,10 +166,11 @@ class GuardedEngine:
         return reaped
 
     def _await_port(self) -> None:
-        """Nobody of ours is left: a listener that stays is a stranger's."""
+        """Nobody of ours is left: a listener is a stranger's, the rest the kernel clears away."""
+        host, port = self._request.host, self._request.port
         deadline = self._clock.monotonic() + PORT_WAIT_S
-        while self._clock.monotonic() < deadline:
-            if is_free(self._request.host, self._request.port):
+        while not is_free(host, port) and not listeners(host, port):
+            if self._clock.monotonic() >= deadline:
                 return
             self._clock.sleep(POLL_S)
 
