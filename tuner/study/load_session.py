@@ -9,6 +9,7 @@ from objectives.measurement import EngineFacts, Measurement
 from tuner.domain.clock import Clock
 from tuner.engine.launcher import RunningEngine
 from tuner.errors import LoadGeneratorError
+from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
@@ -58,8 +59,9 @@ class _Loaded:
 class LoadSession:
     """The real `tuner.study.attempt.LoadStation`: generator and scraper as they are."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, limits: InstrumentLimits = LIMITS) -> None:
         self._clock = clock
+        self._limits = limits
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -98,7 +100,7 @@ class LoadSession:
         workload = workload_of(request)
         segments = measurement_segments(request, workload, calibration)
         loaded = self._run(request, engine, MEASUREMENT, segments, hooks)
-        return summarise(request, workload, facts, loaded.result, loaded.series)
+        return summarise(request, workload, facts, loaded.result, loaded.series, self._limits)
 
     def burst(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -203,6 +205,7 @@ def summarise(
     facts: EngineFacts,
     result: LoadResult,
     series: MetricSeries,
+    limits: InstrumentLimits = LIMITS,
 ) -> Measurement:
     """Records and metrics of both segments as one measurement."""
     first, second = result.segments
@@ -223,6 +226,7 @@ def summarise(
             time_scale=result.time_scale,
             ttft_p95_ms=ttft.p95.value if ttft is not None else None,
             slo_ttft_ms=slo.ttft_ms if slo is not None else None,
+            limits=limits,
         ),
         engine=facts,
         workload_digest=workload.digest,

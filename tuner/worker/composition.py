@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from pathlib import Path
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock, SystemClock
 from tuner.domain.document import study_digest
-from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
 from tuner.export.provenance import Provenance
 from tuner.search.optuna_logging import quiet_optuna
@@ -21,6 +21,7 @@ from tuner.search.proposer import Proposer
 from tuner.settings import Settings
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.database import open_database
+from tuner.store.location import prepare_state_directory
 from tuner.store.optuna_storage import close_optuna_storage, optuna_errors, optuna_storage
 from tuner.store.records import StudyRecord
 from tuner.store.schema import upgrade
@@ -28,8 +29,10 @@ from tuner.store.study_lock import study_lock
 from tuner.store.unit_of_work import Store
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
 from tuner.study.context import StudyContext
+from tuner.study.executor import Executor
 from tuner.study.ledger import History, StudyLedger
 from tuner.study.monitor import ProgressMonitor
+from tuner.study.plan import StudyPlan, plan_study
 from tuner.study.progress import Observer, SilentObserver
 from tuner.study.provenance import provenance_of
 from tuner.study.recommendation_document import recommendation_from_dict
@@ -38,8 +41,7 @@ from tuner.study.scoring import objective_of
 from tuner.study.space import frozen_space
 from tuner.study.target import Target, target_of
 from tuner.study.trial_score import objectives_count
-from tuner.worker.equipment import local_equipment
-from tuner.worker.local_executor import LocalExecutor
+from tuner.worker.equipment import local_executor
 from tuner.worker.locations import (
     DatabaseStatus,
     Locations,
@@ -48,15 +50,20 @@ from tuner.worker.locations import (
     require_database,
     resolve_locations,
 )
+from tuner.worker.single_measurement import SingleMeasurement, measure_once
 
 __all__ = [
     "DatabaseStatus",
     "Locations",
     "RecommendedCommand",
     "Settings",
+    "SingleMeasurement",
+    "StudyPlan",
     "database_status",
     "list_studies",
     "load_history",
+    "measure",
+    "plan",
     "recommended_command",
     "resolve_locations",
     "resume_study",
@@ -65,6 +72,8 @@ __all__ = [
 ]
 
 ORIGIN_FILE = "origin.json"
+
+ExecutorFactory = Callable[[Clock, Locations, Checkpoint], Executor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ def run_study(
     cancellation: Cancellation | None = None,
     new: bool = False,
     checkpoint: Checkpoint = no_checkpoint,
+    executor_of: ExecutorFactory = local_executor,
 ) -> History:
     """Run the study of this document to its end, or go on with the one that was interrupted.
 
@@ -104,6 +114,7 @@ def run_study(
             observer or SilentObserver(),
             cancellation or Cancellation(),
             checkpoint,
+            executor_of,
         )
         return driver.drive(spec, study, base_dir)
 
@@ -128,6 +139,7 @@ def resume_study(
             observer or SilentObserver(),
             cancellation or Cancellation(),
             no_checkpoint,
+            local_executor,
         )
         base_dir = _base_dir(ArtifactStore(locations.artifacts), study)
         return driver.drive(stored_spec(study), study, base_dir)
@@ -177,6 +189,40 @@ def recommended_command(history: History, locations: Locations) -> RecommendedCo
     return RecommendedCommand(target.command(recommendation.config), provenance)
 
 
+def measure(
+    spec: StudySpec,
+    locations: Locations,
+    *,
+    base_dir: Path,
+    config: EngineConfig | None = None,
+    observer: Observer | None = None,
+    cancellation: Cancellation | None = None,
+    executor_of: ExecutorFactory = local_executor,
+) -> SingleMeasurement:
+    """Measure one configuration (default: the document's baseline), both segments, no search.
+
+    Needs no database. Raises InvalidStudyError or StartupError; every end of the attempts, a
+    cancelled one too, is in the result.
+    """
+    prepare_state_directory(locations.state_dir)
+    clock = SystemClock()
+    return measure_once(
+        spec,
+        config,
+        base_dir=base_dir,
+        artifacts=locations.artifacts,
+        executor=executor_of(clock, locations, no_checkpoint),
+        observer=observer or SilentObserver(),
+        cancellation=cancellation or Cancellation(),
+        clock=clock,
+    )
+
+
+def plan(spec: StudySpec, *, base_dir: Path) -> StudyPlan:
+    """What the study would do, without starting anything; raises InvalidInputError."""
+    return plan_study(spec, base_dir)
+
+
 def default_name(spec: StudySpec) -> str:
     """A name from the model and machine for a document that gives none."""
     model = (spec.model.id or spec.model.path or "model").rstrip("/").rsplit("/", 1)[-1]
@@ -216,6 +262,7 @@ class _Driver:
     observer: Observer
     cancellation: Cancellation
     checkpoint: Checkpoint
+    executor_of: ExecutorFactory
 
     def drive(self, spec: StudySpec, study: StudyRecord, base_dir: Path) -> History:
         with study_lock(self.locations.database, study.id):
@@ -238,7 +285,6 @@ class _Driver:
         proposer: Proposer,
         monitor: ProgressMonitor,
     ) -> StudyContext:
-        equipment = local_equipment(self.clock, self.locations, self.checkpoint)
         return StudyContext(
             spec=spec,
             target=target,
@@ -247,7 +293,7 @@ class _Driver:
             proposer=proposer,
             forecaster=target.forecaster(),
             objective=objective_of(spec.objective),
-            executor=LocalExecutor(equipment),
+            executor=self.executor_of(self.clock, self.locations, self.checkpoint),
             artifacts=ArtifactStore(self.locations.artifacts),
             clock=self.clock,
             cancellation=self.cancellation,

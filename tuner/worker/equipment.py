@@ -9,18 +9,25 @@ from tuner.engine.launcher import RunningEngine
 from tuner.engine.port import free_port
 from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.readiness import LOG_BYTES, wait_until_ready
+from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.study.attempt import Equipment
 from tuner.study.checkpoints import Checkpoint
+from tuner.study.executor import Executor
 from tuner.study.load_session import LoadSession
-from tuner.worker.local_executor import GpuTurns
+from tuner.worker.local_executor import GpuTurns, LocalExecutor
 from tuner.worker.locations import Locations
 
 
-def local_equipment(clock: Clock, locations: Locations, checkpoint: Checkpoint) -> Equipment:
-    """Processes of this host, the real load generator, and turns at its GPUs."""
-    return Equipment(
+def local_executor(
+    clock: Clock,
+    locations: Locations,
+    checkpoint: Checkpoint,
+    limits: InstrumentLimits = LIMITS,
+) -> Executor:
+    """Attempts on this host: its processes, the real load generator, and turns at its GPUs."""
+    equipment = Equipment(
         launcher=ProcessLauncher(clock),
-        load=LoadSession(clock),
+        load=LoadSession(clock, limits),
         clock=clock,
         wait_until_ready=wait_until_ready,
         diagnose=_diagnose,
@@ -28,6 +35,7 @@ def local_equipment(clock: Clock, locations: Locations, checkpoint: Checkpoint) 
         checkpoint=checkpoint,
         free_port=free_port,
     )
+    return LocalExecutor(equipment)
 
 
 def _diagnose(engine: RunningEngine) -> Diagnosis:

@@ -1,0 +1,148 @@
+"""What a study would do, forecast without starting anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.domain.engine_config import EngineConfig, LaunchCommand
+from tuner.domain.states import TrialOrigin
+from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
+from tuner.loadgen.workload import build_workload
+from tuner.search.feasibility import PredictedInfeasible, check
+from tuner.search.first_points import first_points
+from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
+from tuner.study.engine_launch import engine_argv, time_scale
+from tuner.study.space import search_space
+from tuner.study.target import Target, baseline_config, target_of
+
+SHOWN_PORT = 8000
+"""The port in the commands shown; each start takes a free one."""
+
+SIMULATOR_OVERHEAD_S = 4.0
+"""Wall seconds of a start on the embedded engine that no time scale shortens: processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOutlook:
+    """The nominal memory account of one configuration, GiB per GPU, and what speaks against it."""
+
+    weights_gib: float
+    activation_gib: float
+    graph_gib: float
+    kv_cache_gib: float
+    kv_cache_tokens: int
+    longest_requests_at_once: float
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStart:
+    """One configuration that will be started for certain, with its exact command line."""
+
+    origin: TrialOrigin
+    command: LaunchCommand
+    argv: tuple[str, ...]
+    memory: MemoryOutlook | None
+    """None where model or GPU is not known."""
+    rejected: str | None
+    """Why it would be told as infeasible without a start; the baseline is started all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPlan:
+    """The first starts, and how many there will be for how long. Durations are forecasts."""
+
+    starts: tuple[PlannedStart, ...]
+    restarts: int
+    """Engine starts when nothing is repeated: baseline twice, trials, confirmation."""
+    confirmation_restarts: int
+    attempt_s: float
+    duration_s: float
+    gpu_minutes: float
+    """Engine time on all devices; the wall time of a simulated study is shorter."""
+    workload: str
+    rate_per_s: float | None
+    """None: calibrated on the baseline's first start."""
+    notices: tuple[str, ...]
+    simulated: bool
+
+
+def plan_study(spec: StudySpec, base_dir: Path) -> StudyPlan:
+    """The plan of a document.
+
+    Raises InvalidStudyError where it leaves nothing to search, InvalidTraceError for its workload.
+    """
+    target = target_of(spec, base_dir)
+    space = search_space(spec, target)
+    baseline = baseline_config(spec, target)
+    points = first_points(
+        space,
+        workload_preset=spec.workload.preset,
+        seed=spec.sampler.seed,
+        known=(target.effective(baseline),),
+    )
+    firsts = [(p.origin, target.with_searched(space.to_config(p.coordinates))) for p in points]
+    workload = build_workload(
+        spec.workload,
+        max_model_len=target.max_model_len,
+        seed=spec.workload.seed,
+        base_dir=base_dir,
+    )
+    restarts, engine_s = planned_starts(spec), attempt_forecast_s(spec.workload)
+    attempt_s = engine_s / time_scale(spec.engine)
+    if isinstance(spec.engine, SimulatedEngineSpec):
+        attempt_s += SIMULATOR_OVERHEAD_S
+    return StudyPlan(
+        starts=tuple(
+            planned_start(spec, target, origin, config)
+            for origin, config in [(TrialOrigin.BASELINE, baseline), *firsts]
+        ),
+        restarts=restarts,
+        confirmation_restarts=confirmation_starts(spec),
+        attempt_s=attempt_s,
+        duration_s=restarts * attempt_s,
+        gpu_minutes=restarts * engine_s * target.gpu_count / 60,
+        workload=workload.description,
+        rate_per_s=spec.workload.arrival.rate,
+        notices=space.notices,
+        simulated=isinstance(spec.engine, SimulatedEngineSpec),
+    )
+
+
+def planned_start(
+    spec: StudySpec, target: Target, origin: TrialOrigin, config: EngineConfig
+) -> PlannedStart:
+    """One start as it would happen."""
+    command = target.command(config)
+    verdict = check(
+        target.effective(config),
+        max_model_len=target.max_model_len,
+        forecaster=target.forecaster(),
+    )
+    return PlannedStart(
+        origin=origin,
+        command=command,
+        argv=engine_argv(spec.engine, command, SHOWN_PORT),
+        memory=memory_outlook(target, config),
+        rejected=verdict.reason if isinstance(verdict, PredictedInfeasible) else None,
+    )
+
+
+def memory_outlook(target: Target, config: EngineConfig) -> MemoryOutlook | None:
+    """Where the memory goes; None where model or GPU is not known."""
+    account = target.memory(config)
+    if account is None:
+        return None
+    problem = account.failure.message if account.failure is not None else None
+    if problem is None and not account.survives_load:
+        problem = "starts, but its largest step is forecast to run out of memory"
+    return MemoryOutlook(
+        weights_gib=account.weights_gib,
+        activation_gib=account.activation_gib,
+        graph_gib=account.graph_gib,
+        kv_cache_gib=account.kv_cache_gib,
+        kv_cache_tokens=account.kv_cache_tokens,
+        longest_requests_at_once=account.max_concurrency,
+        problem=problem,
+    )
