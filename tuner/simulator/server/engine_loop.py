@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tuner.simulator.requests import StepResult
+from tuner.simulator.scheduler import Scheduler
 from tuner.simulator.server.alarm import Alarm
 from tuner.simulator.server.metrics import EngineMetrics
-from tuner.simulator.server.observed_scheduler import ObservedScheduler
 from tuner.simulator.server.rejections import ENGINE_DEAD
 from tuner.simulator.server.sequence import Sequence
 from tuner.simulator.server.truth import Truth
@@ -34,7 +35,7 @@ class Death:
 
 
 class EngineLoop:
-    """Drives an `ObservedScheduler` on the virtual clock.
+    """Drives a `Scheduler` on the virtual clock.
 
     The step's tokens go out at the wall time of the step's virtual end. While there is work a step
     begins where the last one ended, and sees only requests that had arrived by then, so that the
@@ -43,7 +44,7 @@ class EngineLoop:
 
     def __init__(
         self,
-        scheduler: ObservedScheduler,
+        scheduler: Scheduler,
         clock: VirtualClock,
         metrics: EngineMetrics,
         faults: Faults,
@@ -64,7 +65,7 @@ class EngineLoop:
         self._idle.set()
         self._next_id = 0
         self._engine_s = 0.0
-        self._last_delivery_s = 0.0
+        self._delivered_at_s = 0.0
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -139,6 +140,7 @@ class EngineLoop:
     async def _next_start_s(self) -> float:
         """Where the next step starts: at the last one's end, or when the next request arrives."""
         while not self._scheduler.has_work() and not self._arrivals:
+            self._deliver()
             self.metrics.gauges.running = self.metrics.gauges.waiting = 0
             self.metrics.gauges.used_blocks = self._scheduler.used_blocks
             self._wake.clear()
@@ -159,22 +161,24 @@ class EngineLoop:
         await self._injected_fault()
         if self.death.done():
             return
-        await self._alarm.wait_until(self.clock.wall_deadline_s(result.end_s))
+        deadline_s = self.clock.wall_deadline_s(result.end_s)
+        if deadline_s > time.monotonic():
+            self._deliver()
+        await self._alarm.wait_until(deadline_s)
         self._engine_s = result.end_s
         self._account(result)
         if result.scheduled_tokens == 0:
             await self._stalled()
             return
-        lateness_s = self.clock.wall_lateness_s(result.end_s)
+        now_s = time.monotonic()
         if self.truth is not None:
-            self.truth.step_ended(lateness_s)
-        now_s = self.clock.wall_deadline_s(result.end_s) + lateness_s
-        if lateness_s < _LATE_S or now_s - self._last_delivery_s > _MAX_HELD_S:
-            self._last_delivery_s = now_s
+            self.truth.step_ended(now_s - deadline_s)
+        if now_s - deadline_s < _LATE_S or now_s - self._delivered_at_s > _MAX_HELD_S:
             self._deliver()
 
     async def _stalled(self) -> None:
         """Nothing fits until a request comes or goes; a real engine spins here, this one waits."""
+        self._deliver()
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), _STALL_POLL_S)
@@ -183,11 +187,11 @@ class EngineLoop:
     def _account(self, result: StepResult) -> None:
         """Bring every sequence of the step up to its end."""
         sequences, end_s = self._sequences, result.end_s
-        for admission in self._scheduler.admitted:
-            admitted = sequences.get(admission.request_id)
+        for request_id, cached_tokens in result.admitted:
+            admitted = sequences.get(request_id)
             if admitted is not None:
                 admitted.scheduled_s = result.start_s
-                admitted.cached_tokens = admission.cached_tokens
+                admitted.cached_tokens = cached_tokens
                 self.metrics.scheduled(admitted, self._scheduler.limits.prefix_caching)
         for request_id in result.preempted:
             if request_id in sequences:
@@ -225,6 +229,7 @@ class EngineLoop:
     def _deliver(self) -> None:
         """Hand out this step's tokens or, when late, those of the steps since: vLLM merges too."""
         undelivered, self._undelivered = self._undelivered, {}
+        self._delivered_at_s = time.monotonic()
         for sequence in undelivered:
             sequence.sink.deliver(sequence, sequence.generated - sequence.delivered)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -177,7 +178,9 @@ class HttpApi:
             await answer.done
         finally:
             self._engine.abort(sequences)
-        await response.write_eof()
+        # A client that has read `[DONE]` may be gone already.
+        with contextlib.suppress(ConnectionResetError):
+            await response.write_eof()
         return response
 
     def _identity(self, http: web.Request, request: GenerationRequest) -> AnswerIdentity:

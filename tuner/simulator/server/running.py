@@ -13,13 +13,13 @@ from typing import Any
 
 from aiohttp import web
 
+from tuner.simulator.scheduler import Scheduler
 from tuner.simulator.server import tracebacks
 from tuner.simulator.server.engine_log import API_SERVER, ENGINE_CORE, EngineLog
 from tuner.simulator.server.engine_loop import Death, EngineLoop
 from tuner.simulator.server.http_api import ApiSettings, HttpApi
 from tuner.simulator.server.launch import Launch
 from tuner.simulator.server.metrics import EngineFacts, EngineMetrics, metrics_registry
-from tuner.simulator.server.observed_scheduler import ObservedScheduler
 from tuner.simulator.server.openai_requests import ServedModel
 from tuner.simulator.server.orphan import engine_core_child
 from tuner.simulator.server.rejections import ENGINE_DEAD
@@ -56,7 +56,7 @@ def build_api(launch: Launch, log: EngineLog) -> tuple[EngineLoop, HttpApi]:
     options = launch.arguments.options
     metrics = EngineMetrics(launch.max_model_len)
     engine = EngineLoop(
-        ObservedScheduler(launch.limits, launch.model, launch.costs(), launch.account.num_blocks),
+        Scheduler(launch.limits, launch.model, launch.costs(), launch.account.num_blocks),
         VirtualClock(options.time_scale),
         metrics,
         options.faults,

@@ -315,14 +315,14 @@ def failure_text(failure: StartupFailure, launch: Launch) -> str:
 
 def out_of_memory_text(requested_bytes: float, free_bytes: float, total_bytes: float) -> str:
     """PyTorch's out-of-memory error on device 0."""
-    used = max(0.0, total_bytes - free_bytes)
+    used_gib = max(0.0, total_bytes - free_bytes) / GIB
     return (
         f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {_size(requested_bytes)}. "
         f"GPU 0 has a total capacity of {total_bytes / GIB:.2f} GiB of which {_size(free_bytes)} "
-        f"is free. Including non-PyTorch memory, this process has {used / GIB:.2f} GiB memory in use. "
-        f"Of the allocated memory {0.96 * used / GIB:.2f} GiB is allocated by PyTorch, and 148.52 "
-        "MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large "
-        "try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+        f"is free. Including non-PyTorch memory, this process has {used_gib:.2f} GiB memory in "
+        f"use. Of the allocated memory {0.96 * used_gib:.2f} GiB is allocated by PyTorch, and "
+        "148.52 MiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
+        "large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )
 
 

@@ -24,7 +24,3 @@ class VirtualClock:
     def wall_deadline_s(self, engine_s: float) -> float:
         """The monotonic wall time at which the engine's clock shows `engine_s`."""
         return self._anchor_s + engine_s / self.time_scale
-
-    def wall_lateness_s(self, engine_s: float) -> float:
-        """Wall seconds that have passed since the engine's clock showed `engine_s`."""
-        return self._monotonic() - self.wall_deadline_s(engine_s)
