@@ -51,13 +51,13 @@ def constraint_of(failure_class: str) -> str:
 def infeasibility_grade(severity: float | None, *, served: bool = False) -> float:
     """How far off a configuration was, as a constraint value in [0.05, 2].
 
-    `severity` is needed over available in the failing resource, minus one; the grade is the
-    logarithm of that ratio. Without one, an engine that served before it failed was nearer than one
+    `severity` is needed over available in the failing resource, as a diagnosis carries it; the
+    grade is its logarithm. Without one, an engine that served before it failed was nearer than one
     that never started.
     """
     if severity is None or not severity > 0:
         return UNKNOWN_GRADE_SERVING if served else UNKNOWN_GRADE_START
-    return bounded_grade(math.log1p(severity))
+    return bounded_grade(math.log(severity))
 
 
 def bounded_grade(log_ratio: float) -> float:

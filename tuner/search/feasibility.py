@@ -48,8 +48,9 @@ def check(
     forecast = forecaster(config)
     if forecast.failure_class is None:
         return Feasible(forecast)
+    ratio = None if forecast.severity is None else 1 + forecast.severity
     return PredictedInfeasible(
         failure_class=forecast.failure_class,
-        grade=infeasibility_grade(forecast.severity),
+        grade=infeasibility_grade(ratio),
         reason=forecast.summary or f"the memory model predicts {forecast.failure_class}",
     )

@@ -59,6 +59,8 @@ class OptunaLedger:
         frozen = self.trial(number, trials)
         if frozen.state.is_finished():
             return False
+        if frozen.state.name != "RUNNING":
+            raise ValueError(f"trial {number} was never asked, it is {frozen.state.name}")
         values = self._values(outcome, trials)
         self._constrain(frozen, outcome.constraints)
         self._live(frozen).set_user_attr(TOLD_AS, outcome.told_as.value)

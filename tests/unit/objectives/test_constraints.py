@@ -68,8 +68,9 @@ def test_farther_off_is_graded_no_lower(one: float, other: float) -> None:
 
 
 def test_the_grade_is_the_logarithm_of_needed_over_available() -> None:
-    assert infeasibility_grade(0.5) == pytest.approx(math.log(1.5))
+    assert infeasibility_grade(1.5) == pytest.approx(math.log(1.5))
     assert infeasibility_grade(math.inf) == LARGEST_GRADE
+    assert infeasibility_grade(0.9) == SMALLEST_GRADE, "fragmented memory: less asked than free"
 
 
 @pytest.mark.parametrize("severity", [None, 0.0, -1.0, math.nan])

@@ -223,6 +223,14 @@ class TestTelling:
         with pytest.raises(ValueError, match="no trial 3"):
             proposer(study()).tell_complete(3, 1.0)
 
+    def test_a_trial_that_still_waits_is_refused_and_stays_clean(self) -> None:
+        own = study()
+        by = proposer(own)
+        by.enqueue(BASELINE, TrialOrigin.PRESET)
+        with pytest.raises(ValueError, match="WAITING"):
+            by.tell_infeasible(0, 0.5)
+        assert finished(own, 0).constraints == {}
+
     def test_the_number_of_scores_must_fit(self) -> None:
         by = proposer(study(2))
         number = asked(by).number
