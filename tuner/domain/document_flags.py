@@ -49,13 +49,15 @@ def flag_faults(
 
 def _misspelt(path: str, given: str, value: object) -> Fault:
     name, negated = resolve(given)
-    if flag(name) is not None and name != given:
+    info = flag(name)
+    if info is not None and name != given:
         if negated:
             meant = excerpt(value is False)
             return Fault(path, f"is the negation of {name}", f"write {name}: {meant}")
         known_alias = flag(given) is not None
         message = f"is another name of {name}" if known_alias else "is not vLLM's spelling"
-        return Fault(path, message, f"write {name}: {excerpt(value)}")
+        shown = "…" if info.secret else excerpt(value)
+        return Fault(path, message, f"write {name}: {shown}")
     near = closest(given)
     hint = f"did you mean {near}?" if near else "see docs/study-document.md for the known flags"
     return Fault(path, "is not a flag of vLLM that ServeTune knows", hint)

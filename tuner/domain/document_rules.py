@@ -28,6 +28,10 @@ _SEARCHED = (
     "enable_chunked_prefill",
     "gpu_memory_utilization",
 )
+RECORDED_PRESETS = ("chat", "mixed")
+"""Presets made of a recorded trace, so that its own arrivals can be replayed."""
+
+DEFAULT_PRESET = "chat"
 _HOST_KEYS = (("model", "path"), ("engine", "launcher"), ("engine", "env"))
 
 
@@ -251,9 +255,11 @@ def _workload_faults(values: Values) -> Iterator[Fault]:
     given = [key for key in ("preset", "trace", "lengths") if workload.get(key) is not None]
     if len(given) > 1:
         yield Fault("workload", f"gives {' and '.join(given)}", "keep exactly one of them")
-    if values.text("workload", "arrival", "process") == "trace" and "trace" not in given:
+    preset = values.text("workload", "preset") or DEFAULT_PRESET
+    recorded = "trace" in given or ("lengths" not in given and preset in RECORDED_PRESETS)
+    if values.text("workload", "arrival", "process") == "trace" and not recorded:
         message = "needs a recorded trace"
-        hint = "give workload.trace, or the process poisson or constant"
+        hint = "give workload.trace or a recorded preset, or the process poisson or constant"
         yield Fault("workload.arrival.process", message, hint)
     shortest = 0
     for part in ("prompt_tokens", "output_tokens"):
