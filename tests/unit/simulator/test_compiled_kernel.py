@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,13 +124,13 @@ def test_until_warmed_up_runs_are_interpreted(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError("compiled without having been asked")
 
     monkeypatch.setattr(engine_model, "compiled_advance", refuse)
-    monkeypatch.setattr(engine_model, "_warmed", engine_model.threading.Event())
+    monkeypatch.setattr(engine_model, "_warmed", threading.Event())
     load = random_load(5, 4, prompt=(1, 300), output=(1, 10))
     assert simulate(load, config(16, 512), H100, 1, LLAMA_8B, 4096).finished.all()
 
 
 def test_after_warming_up_runs_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_model, "_warmed", engine_model.threading.Event())
+    monkeypatch.setattr(engine_model, "_warmed", threading.Event())
     assert engine_model.warm_up()
     used: list[str] = []
     compiled = compiled_kernel.compiled_advance()
@@ -143,7 +147,7 @@ def test_after_warming_up_runs_are_compiled(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_numba_everything_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_model, "_warmed", engine_model.threading.Event())
+    monkeypatch.setattr(engine_model, "_warmed", threading.Event())
     monkeypatch.setattr(engine_model, "compiled_advance", lambda: None)
     assert not engine_model.warm_up()
     load = random_load(5, 4, prompt=(1, 300), output=(1, 10))
@@ -172,15 +176,16 @@ from tuner.domain.engine_config import EngineConfig
 from tuner.simulator.gpus import gpu_preset
 from tuner.simulator.models import model_preset
 from tuner.simulator.requests import EngineRequest
-if sys.argv[2] == "compile":
-    config = EngineConfig.of({"max-num-seqs": 4, "max-num-batched-tokens": 64})
-    model = model_preset("Qwen/Qwen2.5-0.5B-Instruct")
-    run = engine_model.simulate(
-        [EngineRequest(0, 0.0, 100, 5)], config, gpu_preset("L4"), 1, model, 256, backend="numba"
-    )
-    assert run.finished.all()
-    stats = compiled_kernel.compiled_advance().stats
-    print(len(stats.cache_hits), len(stats.cache_misses))
+if sys.argv[2] != "import":
+    advance = compiled_kernel.compiled_advance()
+    if sys.argv[2] == "compile":
+        config = EngineConfig.of({"max-num-seqs": 4, "max-num-batched-tokens": 64})
+        model, gpu = model_preset("Qwen/Qwen2.5-0.5B-Instruct"), gpu_preset("L4")
+        load = [EngineRequest(0, 0.0, 100, 5)]
+        run = engine_model.simulate(load, config, gpu, 1, model, 256, backend="numba")
+        assert run.finished.all()
+    stats = advance.stats
+    print(stats.cache_path, len(stats.cache_hits), len(stats.cache_misses))
 """
 
 
@@ -221,19 +226,51 @@ def unwritable(tree: Path) -> None:
         (tree / "home" / name).write_text("", encoding="utf-8")
 
 
-def test_a_tree_where_nothing_is_writable_still_compiles(tree: Path) -> None:
+def test_where_nothing_is_writable_there_is_no_cache_and_no_complaint(tree: Path) -> None:
     unwritable(tree)
-    assert probe(tree, "compile", HOME=str(tree / "home")) == "0 0"
+    assert probe(tree, "prepare", HOME=str(tree / "home")) == "None 0 0"
 
 
-def test_the_named_cache_directory_is_used_and_notices_changed_sources(tree: Path) -> None:
+def test_without_a_named_directory_the_cache_lies_beside_the_sources(tree: Path) -> None:
+    place = tree / "tuner" / "simulator" / "__pycache__"
+    assert probe(tree, "prepare", HOME=str(tree)) == f"{place} 0 0"
+
+
+def test_the_named_cache_directory_is_used_by_the_next_process(tree: Path) -> None:
     unwritable(tree)
     cache = tree / "cache"
     environment = {"HOME": str(tree / "home"), "NUMBA_CACHE_DIR": str(cache)}
-    assert probe(tree, "compile", **environment) == "0 1"
-    assert list(cache.rglob("*.nbc"))
-    assert probe(tree, "compile", **environment) == "1 0"
-    # A change in a module that the cached function only calls.
-    with (tree / "tuner" / "simulator" / "kernel_blocks.py").open("a", encoding="utf-8") as file:
-        file.write("\n# changed\n")
-    assert probe(tree, "compile", **environment) == "0 1"
+    first = probe(tree, "compile", **environment)
+    assert first.startswith(str(cache))
+    assert first.endswith(" 0 1")
+    assert probe(tree, "compile", **environment).endswith(" 1 0")
+
+
+@pytest.mark.parametrize("name", ["kernel_state", "kernel_blocks", "step_kernel", "load_kernel"])
+def test_a_change_in_any_kernel_source_changes_what_the_cache_is_keyed_by(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba's own check sees the cached function's file only; the closure is part of its key."""
+
+    def digest_with(suffix: str) -> int:
+        def source(module: ModuleType) -> str:
+            return str(original(module)) + (suffix if module.__name__.endswith(name) else "")
+
+        monkeypatch.setattr(inspect, "getsource", source)
+        compiled_kernel.source_digest.cache_clear()
+        return compiled_kernel.source_digest()
+
+    original = inspect.getsource
+    try:
+        assert digest_with("") == digest_with("")
+        assert digest_with("") != digest_with("# changed")
+    finally:
+        monkeypatch.undo()
+        compiled_kernel.source_digest.cache_clear()
+
+
+def test_the_cached_function_closes_over_the_digest() -> None:
+    compiled: Any = compiled_kernel.compiled_advance()
+    cells = [cell.cell_contents for cell in compiled.py_func.__closure__]
+    assert cells == [compiled_kernel.source_digest()]
+    assert cells[0] > 0
