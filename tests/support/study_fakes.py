@@ -206,7 +206,7 @@ def attempt_request(
         workload_seed=0,
         max_model_len=4096,
         vocabulary_size=32_000,
-        reference_max_num_seqs=64,
+        most_sequences=64,
         max_num_seqs=64,
         calibration=calibration,
         slo=None,

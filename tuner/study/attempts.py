@@ -114,7 +114,7 @@ def _request(
     context: StudyContext, trial: TrialRecord, attempt: AttemptRecord, measuring: Measuring
 ) -> AttemptRequest:
     spec, history = context.spec, context.ledger.history()
-    reference = history.reference or trial
+    sequences = context.target.effective(trial.config).max_num_seqs or 1
     return AttemptRequest(
         command=context.target.command(trial.config),
         engine=spec.engine,
@@ -124,8 +124,8 @@ def _request(
         workload_seed=measuring.workload_seed,
         max_model_len=context.target.max_model_len,
         vocabulary_size=context.target.vocabulary_size,
-        reference_max_num_seqs=context.target.effective(reference.config).max_num_seqs or 1,
-        max_num_seqs=context.target.effective(trial.config).max_num_seqs or 1,
+        most_sequences=max(sequences, context.spec.search_space.max_num_seqs.high),
+        max_num_seqs=sequences,
         calibration=history.calibration,
         slo=slo_of(spec.objective.slo),
         deadlines=spec.deadlines,

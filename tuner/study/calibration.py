@@ -16,7 +16,8 @@ RATE_SHARE_OF_CAPACITY = 0.8
 """The study's rate over the baseline's saturated capacity: queues form, but not without end."""
 
 OVERSUBSCRIPTION = 1.5
-"""Requests in flight over the sequences the baseline may run: the waiting queue is never empty."""
+"""Requests in flight over the most sequences any configuration of the study may run: its waiting
+queue is never empty."""
 
 KV_OVERSUBSCRIPTION = 2.0
 """Requests in flight over those whose tokens fit in the baseline's KV cache. More would only wait,
@@ -61,13 +62,15 @@ class LoadCalibration:
 
 
 def saturating_concurrency(
-    max_num_seqs: int, kv_cache_tokens: int | None, tokens_per_request: float
+    most_sequences: int, kv_cache_tokens: int | None, tokens_per_request: float
 ) -> int:
-    """Requests in flight which saturate the baseline without drowning it.
+    """Requests in flight which saturate every configuration of the study, the largest too.
+
+    A load made for a baseline of few sequences could not show what more of them are worth.
 
     `kv_cache_tokens` as the running engine reported it, None when it did not.
     """
-    wanted = OVERSUBSCRIPTION * max_num_seqs
+    wanted = OVERSUBSCRIPTION * most_sequences
     if kv_cache_tokens is not None and tokens_per_request > 0:
         wanted = min(wanted, KV_OVERSUBSCRIPTION * kv_cache_tokens / tokens_per_request)
     return min(CONCURRENCY_HIGH, max(CONCURRENCY_LOW, math.ceil(wanted)))

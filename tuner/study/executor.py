@@ -33,8 +33,8 @@ class AttemptRequest:
     workload_seed: int
     max_model_len: int
     vocabulary_size: int
-    reference_max_num_seqs: int
-    """Of the configuration that the study's load is made for: the baseline's."""
+    most_sequences: int
+    """The largest max_num_seqs the study may run: what its capacity segment has to saturate."""
     max_num_seqs: int
     """Of this configuration, the engine's defaults filled in."""
     calibration: LoadCalibration | None

@@ -69,7 +69,7 @@ class LoadSession:
         """Saturate the engine once, unless the document gives a rate."""
         workload = workload_of(request)
         concurrency = saturating_concurrency(
-            request.reference_max_num_seqs, facts.kv_cache_tokens, workload.mean_tokens
+            request.most_sequences, facts.kv_cache_tokens, workload.mean_tokens
         )
         given = request.workload.arrival.rate
         if given is not None:

@@ -78,7 +78,7 @@ def _request(
         workload_seed=spec.workload.seed,
         max_model_len=target.max_model_len,
         vocabulary_size=target.vocabulary_size,
-        reference_max_num_seqs=sequences,
+        most_sequences=sequences,
         max_num_seqs=sequences,
         calibration=None,
         slo=slo_of(spec.objective.slo),
