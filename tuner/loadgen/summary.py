@@ -162,7 +162,8 @@ def _rate(counts: FloatArray, bin_s: float, seed: int) -> Estimate | None:
     estimate = mean_estimate(counts / bin_s, seed=seed)
     if estimate is None:
         return None
-    return Estimate(estimate.value, round(float(counts.sum())), estimate.low, estimate.high)
+    total = float(counts.sum())
+    return Estimate(total / (bin_s * counts.size), round(total), estimate.low, estimate.high)
 
 
 def _bins(window_s: float) -> int:

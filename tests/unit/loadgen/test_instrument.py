@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from objectives.measurement import Instrument
+from tests.support.load_records import Row, closed_segment, open_segment, result_of
+from tuner.domain.engine_window import EngineWindow
+from tuner.loadgen.instrument import instrument
+from tuner.loadgen.load_result import GeneratorHealth, SegmentResult
+from tuner.loadgen.records import Outcome
+
+HEALTH = GeneratorHealth(cpu_share=0.2, loop_stall_max_ms=3.0, reads=100)
+
+
+def sent_late(*lags_s: float) -> SegmentResult:
+    """Requests due in the window, each with one token after 0.2 s."""
+    rows = [
+        Row(due_s=10 + 9 * i / len(lags_s), sent_s=10 + 9 * i / len(lags_s) + lag, frames=(15.0,))
+        for i, lag in enumerate(lags_s)
+    ]
+    return result_of(open_segment(), rows, health=HEALTH)
+
+
+def many_tokens(count: int) -> SegmentResult:
+    frames = tuple(10 + 9.9 * i / count for i in range(count))
+    return result_of(closed_segment(), [Row(sent_s=9.0, frames=frames)], health=HEALTH)
+
+
+def judge(
+    *results: SegmentResult,
+    windows: tuple[EngineWindow, ...] | None = None,
+    time_scale: float = 1.0,
+    ttft_p95_ms: float | None = None,
+    slo_ttft_ms: float | None = None,
+) -> Instrument:
+    return instrument(
+        results,
+        windows or (EngineWindow(),) * len(results),
+        time_scale=time_scale,
+        ttft_p95_ms=ttft_p95_ms,
+        slo_ttft_ms=slo_ttft_ms,
+    )
+
+
+def test_a_good_instrument_is_valid_and_says_what_it_saw() -> None:
+    verdict = judge(sent_late(*[0.001] * 100), ttft_p95_ms=200.0)
+    assert verdict.valid
+    assert verdict.reasons == ()
+    assert verdict.send_lag_p50_ms is not None
+    assert abs(verdict.send_lag_p50_ms - 1.0) < 1e-6
+    assert (verdict.client_cpu_share, verdict.loop_stall_max_ms) == (0.2, 3.0)
+    assert verdict.clock == "a clock"
+
+
+def test_a_late_generator_is_invalid() -> None:
+    verdict = judge(sent_late(*[0.003] * 100))
+    assert not verdict.valid
+    assert verdict.reasons == (
+        "requests left 3.0 ms late (p95), more than 2.0 ms",
+        "requests left 3.0 ms late (p99), more than 2.0 ms",
+    )
+
+
+def test_lateness_that_cannot_move_the_ttft_is_allowed() -> None:
+    assert judge(sent_late(*[0.009] * 100), ttft_p95_ms=200.0).valid
+    assert not judge(sent_late(*[0.011] * 100), ttft_p95_ms=200.0).valid
+
+
+def test_lateness_within_the_slo_share_is_allowed() -> None:
+    assert judge(sent_late(*[0.009] * 100), slo_ttft_ms=500.0).valid
+    assert not judge(sent_late(*[0.011] * 100), slo_ttft_ms=500.0).valid
+
+
+def test_one_late_request_in_a_hundred_is_no_fault_unless_very_late() -> None:
+    assert judge(sent_late(*[0.001] * 198, 0.04, 0.04), ttft_p95_ms=200.0).valid
+    verdict = judge(sent_late(*[0.001] * 97, 0.06, 0.06, 0.06), ttft_p95_ms=200.0)
+    assert verdict.reasons == ("requests left 60.0 ms late (p99), more than 50.0 ms",)
+
+
+def test_on_a_faster_than_real_engine_wall_clock_lateness_weighs_more() -> None:
+    # Records are engine time: 0.015 s at ten times real time were 1.5 ms on the wall.
+    verdict = judge(sent_late(*[0.015] * 100), time_scale=10.0, ttft_p95_ms=200.0)
+    assert not verdict.valid
+    assert verdict.send_lag_p99_ms is not None
+    assert abs(verdict.send_lag_p99_ms - 1.5) < 1e-6
+    assert judge(sent_late(*[0.015] * 100), time_scale=10.0, ttft_p95_ms=400.0).valid
+
+
+def test_only_requests_of_the_window_count_for_the_lag() -> None:
+    rows = [
+        Row(due_s=1.0, sent_s=3.0, frames=(4.0,)),
+        Row(due_s=12.0, sent_s=12.001, frames=(13.0,)),
+        Row(due_s=22.0, sent_s=24.0, frames=(25.0,)),
+    ]
+    assert judge(result_of(open_segment(), rows)).valid
+
+
+def test_a_generator_at_its_limit_is_invalid() -> None:
+    busy = result_of(open_segment(), [], health=GeneratorHealth(0.85, 1.0, 1))
+    assert judge(busy).reasons == ("the generator used 85% of a processor, more than 80%",)
+
+
+def test_the_worst_segment_decides() -> None:
+    busy = result_of(closed_segment(), [], health=GeneratorHealth(0.9, 1.0, 1))
+    verdict = judge(sent_late(0.001), busy)
+    assert not verdict.valid
+    assert verdict.client_cpu_share == 0.9
+
+
+def test_a_generator_that_stood_still_is_invalid() -> None:
+    stalled = result_of(open_segment(), [], health=GeneratorHealth(0.1, 30.0, 1))
+    assert judge(stalled).valid
+    assert judge(stalled, time_scale=10.0).reasons == (
+        "the generator stood still for 300 ms, more than 100 ms",
+    )
+    assert judge(stalled, time_scale=10.0, ttft_p95_ms=400.0).valid
+
+
+def test_requests_that_were_not_sent_in_time_are_told() -> None:
+    rows = [Row(due_s=10 + i / 20, sent_s=10 + i / 20, frames=(19.0,)) for i in range(98)]
+    rows += [Row(due_s=19.0, outcome=Outcome.NOT_SENT)] * 2
+    verdict = judge(result_of(open_segment(), rows))
+    assert verdict.reasons == ("only 98.0% of the requests were sent in time",)
+
+
+def test_the_engines_token_counter_is_compared() -> None:
+    agreeing = EngineWindow(generation_tokens=2050.0)
+    verdict = judge(many_tokens(2000), windows=(agreeing,))
+    assert verdict.valid
+    assert (verdict.client_output_tokens, verdict.server_output_tokens) == (2000, 2050)
+    verdict = judge(many_tokens(2000), windows=(EngineWindow(generation_tokens=2200.0),))
+    assert verdict.reasons == ("2000 tokens arrived but the engine counted 2200",)
+
+
+def test_a_few_tokens_more_or_less_prove_nothing() -> None:
+    assert judge(many_tokens(20), windows=(EngineWindow(generation_tokens=60.0),)).valid
+
+
+def test_tokens_are_not_compared_when_a_window_has_no_counter() -> None:
+    windows = (EngineWindow(generation_tokens=9000.0), EngineWindow())
+    verdict = judge(many_tokens(2000), many_tokens(2000), windows=windows)
+    assert verdict.valid
+    assert verdict.server_output_tokens is None
+    assert verdict.client_output_tokens == 4000
+
+
+def test_a_warm_prefix_cache_is_found_out() -> None:
+    warm = EngineWindow(prefix_hit_rate=0.3, preemptions=0)
+    verdict = judge(sent_late(0.001), windows=(warm,))
+    assert verdict.reasons == ("the prefix cache answered 30.0% of unique prompts",)
+    assert verdict.prefix_hit_rate == 0.3
+
+
+def test_hits_of_preempted_requests_on_their_own_blocks_are_no_fault() -> None:
+    preempted = EngineWindow(prefix_hit_rate=0.3, preemptions=5)
+    assert judge(sent_late(0.001), windows=(preempted,)).valid
+
+
+def test_a_load_that_was_given_up_or_ran_out_is_invalid() -> None:
+    given_up = result_of(open_segment(), [], health=None, given_up="32 in a row")
+    assert judge(given_up).reasons == ("the load was given up: 32 in a row",)
+    exhausted = result_of(closed_segment(), [], health=HEALTH, list_exhausted=True)
+    assert judge(exhausted).reasons == ("the engine used up all 1 requests of the list",)
+
+
+def test_an_engine_that_was_started_anew_is_found_out() -> None:
+    (reason,) = judge(sent_late(0.001), windows=(EngineWindow(restarted=True),)).reasons
+    assert "started anew" in reason
+
+
+def test_what_was_not_measured_is_none() -> None:
+    verdict = judge(result_of(closed_segment(), [], health=None))
+    assert verdict.send_lag_p50_ms is None
+    assert verdict.client_cpu_share is None
+    assert verdict.loop_stall_max_ms is None
+    assert verdict.prefix_hit_rate is None

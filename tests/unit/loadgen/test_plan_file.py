@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan_file import read_plan, write_plan
+
+times = st.floats(0, 1e6)
+open_requests = st.builds(
+    PlannedRequest,
+    index=st.integers(0, 10**6),
+    prompt_tokens=st.integers(1, 10**6),
+    output_tokens=st.integers(1, 10**6),
+    prompt_seed=st.integers(0, 2**53 - 1),
+    due_s=times,
+)
+closed_requests = st.builds(
+    PlannedRequest,
+    index=st.integers(0, 10**6),
+    prompt_tokens=st.integers(1, 10**6),
+    output_tokens=st.integers(1, 10**6),
+    prompt_seed=st.integers(0, 2**53 - 1),
+)
+open_segments = st.builds(
+    OpenLoopSegment,
+    requests=st.lists(open_requests, max_size=5).map(tuple),
+    warmup_s=times,
+    window_s=times,
+    drain_s=times,
+)
+closed_segments = st.builds(
+    ClosedLoopSegment,
+    requests=st.lists(closed_requests, max_size=5).map(tuple),
+    concurrency=st.integers(1, 1000),
+    warmup_s=times,
+    window_s=times,
+)
+plans = st.builds(
+    LoadPlan,
+    base_url=st.just("http://127.0.0.1:8000"),
+    model=st.text(),
+    segments=st.lists(open_segments | closed_segments, max_size=3).map(tuple),
+    vocabulary_size=st.integers(4, 10**6),
+    salt=st.integers(-(2**60), 2**60),
+    time_scale=st.floats(1, 100),
+    stall_s=st.floats(0.1, 1000),
+)
+
+
+@given(plan=plans)
+def test_a_plan_survives_the_file_exactly(
+    plan: LoadPlan, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    write_plan(plan, path)
+    assert read_plan(path) == plan

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.loadgen.plan import PlannedRequest
+from tuner.loadgen.prompts import RequestBodies, safe_token_range
+
+MODEL = 'odd "name"/é'
+
+
+def bodies(*, salt: int = 1, vocabulary: int = 32_000, cache_salt: bool = True) -> RequestBodies:
+    return RequestBodies(MODEL, vocabulary, salt, cache_salt=cache_salt)
+
+
+def request(*, prompt_tokens: int = 64, seed: int = 7) -> PlannedRequest:
+    return PlannedRequest(0, prompt_tokens, 20, seed)
+
+
+@given(
+    prompt_tokens=st.integers(1, 3000),
+    vocabulary=st.integers(4, 300_000),
+    salt=st.integers(-(2**40), 2**40),
+    seed=st.integers(0, 2**53 - 1),
+)
+def test_a_body_is_json_with_exactly_the_planned_prompt(
+    prompt_tokens: int, vocabulary: int, salt: int, seed: int
+) -> None:
+    planned = PlannedRequest(0, prompt_tokens, 20, seed)
+    builder = bodies(salt=salt, vocabulary=vocabulary)
+    document = json.loads(builder.build(planned))
+    assert document["prompt"] == builder.token_ids(planned).tolist()
+    assert len(document["prompt"]) == prompt_tokens
+    assert all(0 < token < vocabulary for token in document["prompt"])
+
+
+def test_a_body_forces_the_planned_output_length() -> None:
+    document = json.loads(bodies().build(request()))
+    del document["prompt"]
+    assert document == {
+        "model": MODEL,
+        "max_tokens": 20,
+        "min_tokens": 20,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "cache_salt": "servetune-1",
+    }
+
+
+def test_the_cache_salt_is_left_out_where_the_engine_refuses_it() -> None:
+    assert "cache_salt" not in json.loads(bodies(cache_salt=False).build(request()))
+
+
+def test_equal_salt_and_seed_give_equal_prompts() -> None:
+    assert bodies().build(request()) == bodies().build(request())
+
+
+def test_prompts_of_other_seeds_and_other_salts_share_no_leading_block() -> None:
+    own = bodies().token_ids(request())[:16].tolist()
+    assert bodies().token_ids(request(seed=8))[:16].tolist() != own
+    assert bodies(salt=2).token_ids(request())[:16].tolist() != own
+
+
+def test_a_longer_prompt_of_the_same_seed_starts_alike() -> None:
+    short, long = request(prompt_tokens=10), request(prompt_tokens=20)
+    assert bodies().token_ids(long)[:10].tolist() == bodies().token_ids(short).tolist()
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "low", "high"),
+    [
+        (151_643, 1000, 10_000),
+        (32_000, 1000, 10_000),
+        (5000, 1000, 4500),
+        (1200, 100, 1000),
+        (512, 100, 460),
+        (50, 10, 45),
+        (4, 1, 3),
+    ],
+)
+def test_ids_are_equally_long_and_away_from_both_ends_of_the_vocabulary(
+    vocabulary: int, low: int, high: int
+) -> None:
+    chosen = safe_token_range(vocabulary)
+    assert (chosen.low, chosen.high) == (low, high)
+    assert len(str(high - 1)) == chosen.digits
+
+
+def test_a_vocabulary_of_three_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="too small"):
+        safe_token_range(3)
