@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
     from tuner.store.database import Database
+
+# How long an example takes depends on what else the machine does: no test asserts it.
+settings.register_profile("servetune", parent=settings(), deadline=None)
+settings.load_profile("servetune")
 
 _KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
 

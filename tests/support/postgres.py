@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -22,6 +22,8 @@ import pytest
 INSTALL_COMMAND = "apt-get install postgresql"
 _USER = "servetune"
 _START_DEADLINE_S = 60.0
+_START_TRIES = 3
+_INSTALLED = Path("/usr/lib/postgresql")
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -88,7 +90,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         if account is not None:
             os.chown(root, account.pw_uid, account.pw_gid)
         _initialise(binaries, root, account)
-        server, process = _start(binaries, root, account)
+        server, process = _start_on_some_port(binaries, root, account)
         try:
             yield server
         finally:
@@ -103,9 +105,7 @@ def _binaries() -> Path:
     on_path = shutil.which("initdb")
     if on_path is not None:
         return Path(on_path).resolve().parent
-    installed = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: _version(path.parts[-3])
-    )
+    installed = sorted(_INSTALLED.glob("*/bin/initdb"), key=lambda path: _version(path.parts[-3]))
     if not installed:
         pytest.fail(f"these tests need PostgreSQL: run `{INSTALL_COMMAND}`", pytrace=False)
     return installed[-1].parent
@@ -148,6 +148,16 @@ def _initialise(binaries: Path, root: Path, account: pwd.struct_passwd | None) -
     done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
     if done.returncode != 0:
         pytest.fail(f"initdb failed:\n{done.stdout}{done.stderr}", pytrace=False)
+
+
+def _start_on_some_port(
+    binaries: Path, root: Path, account: pwd.struct_passwd | None
+) -> tuple[PostgresServer, subprocess.Popen[bytes]]:
+    for _ in range(_START_TRIES - 1):
+        # A port that was free may be taken before the server listens on it.
+        with suppress(RuntimeError):
+            return _start(binaries, root, account)
+    return _start(binaries, root, account)
 
 
 def _start(

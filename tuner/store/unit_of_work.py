@@ -67,7 +67,8 @@ class Store:
     def writing(self) -> Iterator[Work]:
         """Repositories in one transaction, committed at the end, rolled back on any error.
 
-        Keep it short and do nothing slow in it: on SQLite nobody else writes meanwhile.
+        Keep it short, and call neither Optuna nor anything slow in it: on SQLite nobody else writes
+        meanwhile, and Optuna's connection would wait for this one in vain.
         """
         with self._database.transaction() as session:
             yield Work(session, self._clock)
