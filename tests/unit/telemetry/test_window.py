@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from tuner.domain.engine_window import EngineWindow
+from tuner.telemetry.exposition import EngineMetric
+from tuner.telemetry.series import MetricSeries, Scrape
+from tuner.telemetry.window import engine_window
+
+
+def scrape(at_s: float, **values: float) -> Scrape:
+    return Scrape(at_s, 1e9 + at_s, {EngineMetric(name): value for name, value in values.items()})
+
+
+def test_a_window_sums_up_what_the_engine_reported() -> None:
+    series = MetricSeries(
+        (
+            scrape(
+                0,
+                running=1,
+                waiting=0,
+                kv_usage=0.1,
+                preemptions=5,
+                generation_tokens=100,
+                prefix_queries=1000,
+                prefix_hits=0,
+            ),
+            scrape(
+                10,
+                running=9,
+                waiting=4,
+                kv_usage=0.8,
+                preemptions=8,
+                generation_tokens=600,
+                prefix_queries=1500,
+                prefix_hits=50,
+            ),
+            scrape(
+                20,
+                running=99,
+                waiting=99,
+                kv_usage=0.99,
+                preemptions=99,
+                generation_tokens=9999,
+                prefix_queries=9999,
+                prefix_hits=9999,
+            ),
+        )
+    )
+    window = engine_window(series, 0, 10)
+    assert window == EngineWindow(
+        preemptions=3,
+        kv_usage_peak=0.8,
+        running_peak=9.0,
+        waiting_peak=4.0,
+        generation_tokens=500.0,
+        prefix_hit_rate=0.1,
+        restarted=False,
+    )
+
+
+def test_an_engine_that_reports_nothing_is_unknown_in_everything() -> None:
+    assert engine_window(MetricSeries(), 0, 10) == EngineWindow()
+
+
+def test_preemptions_are_whole_even_when_interpolated() -> None:
+    series = MetricSeries((scrape(0, preemptions=0), scrape(3, preemptions=10)))
+    assert engine_window(series, 1, 2).preemptions == 3
+
+
+def test_no_prompt_has_no_hit_rate() -> None:
+    series = MetricSeries(
+        (scrape(0, prefix_queries=5, prefix_hits=1), scrape(3, prefix_queries=5, prefix_hits=1))
+    )
+    assert engine_window(series, 1, 2).prefix_hit_rate is None
+
+
+def test_no_hits_is_a_rate_of_zero() -> None:
+    series = MetricSeries(
+        (scrape(0, prefix_queries=5, prefix_hits=1), scrape(3, prefix_queries=9, prefix_hits=1))
+    )
+    assert engine_window(series, 1, 2).prefix_hit_rate == 0.0
+
+
+@pytest.mark.parametrize("counter", ["preemptions", "generation_tokens", "prefix_hits"])
+def test_any_counter_that_falls_shows_a_restart(counter: str) -> None:
+    series = MetricSeries((scrape(0, **{counter: 9.0}), scrape(3, **{counter: 1.0})))
+    assert engine_window(series, 1, 2).restarted
+
+
+def test_a_gauge_that_falls_shows_nothing() -> None:
+    series = MetricSeries((scrape(0, running=9), scrape(3, running=1)))
+    assert not engine_window(series, 1, 2).restarted
