@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import ODD_TEXT, engine_configs
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.argv import from_argv, read_argv, to_argv, to_options
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_catalogue import FlagType, catalogue
@@ -82,6 +83,7 @@ def test_what_cannot_be_an_argument_is_refused(flags: dict[str, FlagValue]) -> N
         to_argv(EngineConfig.of(flags))
 
 
+@UNHURRIED
 @given(engine_configs())
 def test_every_configuration_survives_the_command_line(configuration: EngineConfig) -> None:
     back = from_argv(to_argv(configuration))
@@ -89,6 +91,7 @@ def test_every_configuration_survives_the_command_line(configuration: EngineConf
     assert back.digest == configuration.digest
 
 
+@UNHURRIED
 @given(
     st.dictionaries(
         ODD_TEXT | st.sampled_from(sorted(catalogue().names)),
@@ -131,6 +134,7 @@ def argparse_like_vllm() -> argparse.ArgumentParser:
 ARGPARSE = argparse_like_vllm()
 
 
+@UNHURRIED
 @given(engine_configs())
 def test_pythons_own_parser_reads_the_same_values(configuration: EngineConfig) -> None:
     known = {n: v for n, v in configuration.flags if n in catalogue().flags}
@@ -256,6 +260,7 @@ def test_places_of_the_caller_are_named() -> None:
     assert caught.value.where == "line 4"
 
 
+@UNHURRIED
 @given(st.lists(ODD_TEXT | st.sampled_from(["--seed", "-tp", "--no-x", "-O", "--", "1"])))
 def test_any_arguments_are_read_or_refused(arguments: list[str]) -> None:
     try:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import engine_configs
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.defaults import SchedulerTier, effective, engine_defaults, scheduler_tier
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_values import canonical
@@ -126,6 +127,7 @@ def test_the_length_that_applies_is_filled_in() -> None:
     assert effective(EngineConfig(), 24.0, "L4", None).max_model_len is None
 
 
+@UNHURRIED
 @given(engine_configs(), st.sampled_from([24.0, 80.0, 180.0, None]), st.integers(1, 10**6))
 def test_what_is_given_is_never_changed(
     config: EngineConfig, gpu_memory_gib: float | None, max_model_len: int
@@ -135,6 +137,7 @@ def test_what_is_given_is_never_changed(
     assert {name: filled[name] for name in kept} == kept
 
 
+@UNHURRIED
 @given(
     st.fixed_dictionaries(
         {},
@@ -157,6 +160,7 @@ def test_a_default_token_budget_breaks_no_rule_unless_the_sequences_do(
         assert broken == set()
 
 
+@UNHURRIED
 @given(engine_configs(), st.integers(1, 10**6))
 def test_filling_in_twice_changes_nothing(config: EngineConfig, max_model_len: int) -> None:
     once = effective(config, 80.0, "H100", max_model_len)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.study_documents import MINIMAL, document, faults, faults_of_text, load
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.document import StudyContext, load_study, study_digest, study_json_schema
 from tuner.domain.study_spec import (
     LognormalLength,
@@ -217,6 +218,7 @@ ANY_VALUE = st.recursive(
 )
 
 
+@UNHURRIED
 @given(st.dictionaries(KEYS, ANY_VALUE, max_size=6))
 def test_any_json_document_is_read_or_has_faults(values: dict[str, object]) -> None:
     text = json.dumps({**MINIMAL, **values})
@@ -226,6 +228,7 @@ def test_any_json_document_is_read_or_has_faults(values: dict[str, object]) -> N
         assert isinstance(load_study(text, where="x"), StudySpec)
 
 
+@UNHURRIED
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_has_faults(text: str) -> None:
     with pytest.raises(InvalidStudyError):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.document_text import (
     MAX_CHARACTERS,
     MAX_DEPTH,
@@ -280,11 +281,13 @@ JSON_VALUES = st.recursive(
 )
 
 
+@UNHURRIED
 @given(st.dictionaries(KEYS, JSON_VALUES, max_size=4))
 def test_json_is_read_exactly(value: dict[str, object]) -> None:
     assert values_of(json.dumps(value)) == value
 
 
+@UNHURRIED
 @given(st.text(max_size=60) | st.text(alphabet="{}[]:,-&*!|>'\"#%@ \n\tab01.~", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     document = read_document(text)
@@ -325,6 +328,7 @@ def test_values_in_messages_are_plain(value: object, text: str) -> None:
     assert excerpt(value) == text
 
 
+@UNHURRIED
 @given(st.text() | st.integers())
 def test_values_in_messages_are_short_and_on_one_line(value: object) -> None:
     text = excerpt(value)

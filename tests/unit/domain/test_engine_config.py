@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import engine_configs
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.engine_config import EngineConfig, FlagValue
 
 
@@ -21,6 +22,7 @@ def test_a_digest_is_sixteen_hex_digits_and_stable_between_runs() -> None:
     assert len(EngineConfig.of({"seed": 1}).digest) == 16
 
 
+@UNHURRIED
 @given(engine_configs(), engine_configs())
 def test_digests_are_equal_for_equal_configurations_only(
     one: EngineConfig, other: EngineConfig
@@ -32,6 +34,7 @@ def test_digests_are_equal_for_equal_configurations_only(
         assert one.digest != other.digest
 
 
+@UNHURRIED
 @given(engine_configs(), engine_configs())
 def test_overriding_flags_win_and_the_rest_stays(one: EngineConfig, other: EngineConfig) -> None:
     merged = one.with_flags(other.as_dict())
@@ -39,6 +42,7 @@ def test_overriding_flags_win_and_the_rest_stays(one: EngineConfig, other: Engin
     assert list(merged.flags) == sorted(merged.flags, key=lambda item: item[0])
 
 
+@UNHURRIED
 @given(engine_configs(), st.data())
 def test_flags_taken_out_are_left_to_the_engine(config: EngineConfig, data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from([*config.as_dict(), "never-there"])))

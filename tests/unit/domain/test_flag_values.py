@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import ODD_TEXT, engine_configs
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_catalogue import FlagInfo, flag
 from tuner.domain.flag_values import (
@@ -60,6 +61,7 @@ def test_other_sizes_are_refused(text: str) -> None:
         parse_size(text)
 
 
+@UNHURRIED
 @given(st.integers(0, 10**12), st.sampled_from("kmgt"))
 def test_decimal_and_binary_suffixes_differ(number: int, suffix: str) -> None:
     assert parse_size(f"{number}{suffix}") <= parse_size(f"{number}{suffix.upper()}")
@@ -137,16 +139,19 @@ def test_what_no_command_line_can_carry_is_refused(value: FlagValue) -> None:
         value_text(value)
 
 
+@UNHURRIED
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_number_survives_its_text(value: float) -> None:
     assert parse_number(value_text(value)) == value
 
 
+@UNHURRIED
 @given(st.lists(ODD_TEXT, min_size=1, max_size=4))
 def test_words_survive_their_text(words: list[str]) -> None:
     assert split_words(join_words(words)) == tuple(words)
 
 
+@UNHURRIED
 @given(ODD_TEXT)
 def test_any_text_is_some_words(text: str) -> None:
     words = split_words(text)
@@ -198,6 +203,7 @@ def test_a_value_that_its_flag_cannot_have_is_refused(flags: dict[str, FlagValue
         canonical(EngineConfig.of(flags))
 
 
+@UNHURRIED
 @given(engine_configs())
 def test_canonical_configurations_stay_as_they_are(config: EngineConfig) -> None:
     assert canonical(config).flags == config.flags

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import engine_configs
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.rules import violations, warnings
 
@@ -143,12 +144,14 @@ def test_the_grade_is_the_logarithm_of_the_factor(
     assert violation.grade == pytest.approx(math.log(factor))
 
 
+@UNHURRIED
 @given(st.integers(1, 10**6), st.integers(1, 10**6))
 def test_tokens_must_reach_the_sequences_and_nothing_else(tokens: int, seqs: int) -> None:
     config = EngineConfig.of({"max-num-batched-tokens": tokens, "max-num-seqs": seqs})
     assert bool(violations(config, None)) == (tokens < seqs)
 
 
+@UNHURRIED
 @given(st.integers(1, 10**5), st.integers(1, 10**5), st.integers(1, 10**5))
 def test_worse_configurations_have_higher_grades(seqs: int, first: int, second: int) -> None:
     def grade(tokens: int) -> float:
@@ -161,6 +164,7 @@ def test_worse_configurations_have_higher_grades(seqs: int, first: int, second: 
         assert grade(fewer) > grade(more)
 
 
+@UNHURRIED
 @given(engine_configs(), st.none() | st.integers(1, 10**6))
 def test_every_violation_has_a_positive_grade_and_names_given_flags(
     config: EngineConfig, max_model_len: int | None

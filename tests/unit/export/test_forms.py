@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import PLAIN_PROVENANCE, launch_commands, provenances
+from tests.support.unhurried import UNHURRIED
 from tuner.domain.argv import to_argv
 from tuner.domain.engine_config import EngineConfig, FlagValue, LaunchCommand
 from tuner.errors import InvalidCommandError
@@ -87,6 +88,7 @@ def test_comments_come_first_and_a_newline_last(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+@UNHURRIED
 @given(command=launch_commands(), provenance=provenances())
 def test_what_is_written_is_read_back_exactly(
     form: str, command: LaunchCommand, provenance: Provenance
@@ -473,6 +475,7 @@ PIECES = st.sampled_from(
 )
 
 
+@UNHURRIED
 @given(st.text(max_size=60) | st.lists(PIECES, max_size=12).map(" ".join))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import PLAIN_PROVENANCE, provenances
+from tests.support.unhurried import UNHURRIED
 from tuner.export.provenance import MAX_VALUE_CHARACTERS, Gain, Provenance, comment_lines, one_line
 
 
@@ -79,6 +80,7 @@ def test_a_date_without_a_zone_is_a_programming_error() -> None:
         comment_lines(naive)
 
 
+@UNHURRIED
 @given(provenances())
 def test_nothing_breaks_out_of_its_comment(provenance: Provenance) -> None:
     for line in comment_lines(provenance):
@@ -87,6 +89,7 @@ def test_nothing_breaks_out_of_its_comment(provenance: Provenance) -> None:
         assert line.isprintable()
 
 
+@UNHURRIED
 @given(st.text())
 def test_any_text_becomes_one_short_line(text: str) -> None:
     line = one_line(text)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.engine_configs import ODD_TEXT
+from tests.support.unhurried import UNHURRIED
 from tuner.errors import InvalidCommandError
 from tuner.export.shell_words import MAX_CHARACTERS, Word, split_commands
 
@@ -66,17 +67,20 @@ def test_text_is_split_as_a_shell_would(text: str, expected: list[list[str]]) ->
     assert words(text) == expected
 
 
+@UNHURRIED
 @given(st.lists(ODD_TEXT, min_size=1, max_size=5))
 def test_quoted_words_survive(texts: list[str]) -> None:
     assert words(" ".join(shlex.quote(text) for text in texts)) == [texts]
 
 
+@UNHURRIED
 @given(st.lists(ODD_TEXT, min_size=1, max_size=5))
 def test_words_in_double_quotes_survive(texts: list[str]) -> None:
     quoted = ['"' + "".join(f"\\{c}" if c in '$`"\\' else c for c in t) + '"' for t in texts]
     assert words(" ".join(quoted)) == [texts]
 
 
+@UNHURRIED
 @given(st.text(alphabet="ab \t'\"\\", max_size=30))
 def test_pythons_own_splitter_agrees(text: str) -> None:
     try:
@@ -88,6 +92,7 @@ def test_pythons_own_splitter_agrees(text: str) -> None:
     assert words(text) == ([expected] if expected else [])
 
 
+@UNHURRIED
 @given(st.text(max_size=80) | st.text(alphabet="ab '\"\\$`(){}<>|&;#\n=-", max_size=40))
 def test_any_text_is_split_or_refused(text: str) -> None:
     try:
