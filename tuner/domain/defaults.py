@@ -81,12 +81,8 @@ def effective(
     """
     defaults = engine_defaults(gpu_memory_gib, gpu_name, ranks=_ranks(config))
     filled = defaults.with_flags(config.as_dict())
-    length = config.max_model_len
-    if length is None or length < 1:
-        length = max_model_len
-    changes: dict[str, FlagValue] = {}
-    if length is not None:
-        changes["max-model-len"] = length
+    length = own_max_model_len(config) or max_model_len
+    changes: dict[str, FlagValue] = {} if length is None else {"max-model-len": length}
     boost = 2 if filled.get("performance-mode") == "throughput" else 1
     seqs = config.max_num_seqs
     if seqs is None:
@@ -98,6 +94,12 @@ def effective(
     changes["max-num-batched-tokens"] = tokens
     changes["max-num-seqs"] = min(seqs, tokens) if config.max_num_seqs is None else seqs
     return filled.with_flags(changes)
+
+
+def own_max_model_len(config: EngineConfig) -> int | None:
+    """The length, tokens, that the configuration itself sets; None for none, -1 and `auto`."""
+    length = config.max_model_len
+    return length if length is not None and length >= 1 else None
 
 
 def _fitted_tokens(tokens: int, seqs: int, length: int | None, unchunked: bool) -> int:

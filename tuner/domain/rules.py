@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tuner.domain.defaults import own_max_model_len
 from tuner.domain.engine_config import EngineConfig, FlagValue
 
 _LOWEST_UTILIZATION = 0.01
@@ -34,9 +35,7 @@ def violations(config: EngineConfig, max_model_len: int | None) -> tuple[RuleVio
     partial one to judge only what it says. The configuration's own max-model-len (tokens) wins over
     the argument; a rule whose values are unknown is not judged.
     """
-    length = config.max_model_len
-    if length is None or length < 1:
-        length = max_model_len
+    length = own_max_model_len(config) or max_model_len
     return (*_range_violations(config), *_relation_violations(config, length))
 
 
@@ -80,6 +79,11 @@ def _relation_violations(config: EngineConfig, length: int | None) -> Iterator[R
             grade=_ratio(seqs, tokens),
             flags=("max-num-batched-tokens", "max-num-seqs"),
         )
+    yield from _minor_violations(config, length)
+
+
+def _minor_violations(config: EngineConfig, length: int | None) -> Iterator[RuleViolation]:
+    seqs = config.max_num_seqs
     active = _integer(config.get("max-num-active-seqs"))
     if active is not None and seqs is not None and active > seqs:
         yield RuleViolation(
@@ -121,7 +125,7 @@ def _unchunked_tokens(tokens: int, length: int) -> Iterator[RuleViolation]:
 def warnings(config: EngineConfig, max_model_len: int | None) -> tuple[str, ...]:
     """What vLLM only warns about, in its words."""
     tokens, seqs = config.max_num_batched_tokens, config.max_num_seqs
-    length = config.max_model_len or max_model_len
+    length = own_max_model_len(config) or max_model_len
     if tokens is None or seqs is None or length is None or tokens <= seqs * length:
         return ()
     return (
