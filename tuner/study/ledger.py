@@ -28,7 +28,7 @@ from tuner.store.records import (
     TrialRecord,
 )
 from tuner.store.trials import NewTrial, TrialEnd
-from tuner.store.unit_of_work import Store
+from tuner.store.unit_of_work import Store, Work
 from tuner.study.calibration import LoadCalibration
 
 
@@ -96,6 +96,7 @@ class StudyLedger:
         self._study_id = study_id
         self._published = published
         self._seq = after_seq
+        self._read: dict[int, MeasurementRecord | None] = {}
 
     @property
     def study_id(self) -> int:
@@ -104,12 +105,23 @@ class StudyLedger:
     def history(self) -> History:
         """Everything as it stands, in one snapshot."""
         with self._store.reading() as work:
+            attempts = work.attempts.of_study(self._study_id)
             return History(
                 work.studies.get(self._study_id),
                 work.trials.all(self._study_id),
-                work.attempts.of_study(self._study_id),
-                work.measurements.of_study(self._study_id),
+                attempts,
+                self._measurements(work, attempts),
             )
+
+    def _measurements(
+        self, work: Work, attempts: tuple[AttemptRecord, ...]
+    ) -> tuple[MeasurementRecord, ...]:
+        """What ended attempts measured; each is read once, since none ever changes."""
+        for attempt in attempts:
+            if attempt.ended_at is not None and attempt.id not in self._read:
+                self._read[attempt.id] = work.measurements.of_attempt(attempt.id)
+        records = (self._read.get(attempt.id) for attempt in attempts)
+        return tuple(record for record in records if record is not None)
 
     def study(self) -> StudyRecord:
         with self._store.reading() as work:

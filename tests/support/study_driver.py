@@ -1,0 +1,190 @@
+"""Drives a study in a process of its own, which a test may have killed at a named point.
+
+An order's `engine` is `real` (the embedded engine) or `fake` (a sleeping process and invented
+measurements, for tests of the two ledgers); `crash_at` and `occurrence` name the moment of death.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from objectives.measurement import EngineFacts, Measurement
+from tests.support.study_fakes import at_once
+from tests.support.study_measurements import measurement
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import Clock
+from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
+from tuner.domain.document import load_study
+from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity, RunningEngine
+from tuner.engine.process_tree import read_processes
+from tuner.engine.readiness import NotReady, Ready
+from tuner.loadgen.instrument import InstrumentLimits
+from tuner.store.url import DatabaseUrl
+from tuner.study.attempt import Equipment, LoadHooks, run_attempt
+from tuner.study.calibration import LoadCalibration, calibrated_rate
+from tuner.study.checkpoints import Checkpoint
+from tuner.study.executor import (
+    AttemptListener,
+    AttemptRequest,
+    AttemptResult,
+    Executor,
+    LoadStatus,
+)
+from tuner.worker.composition import run_study
+from tuner.worker.equipment import local_executor
+from tuner.worker.locations import Locations
+
+PATIENT = InstrumentLimits(
+    send_lag_ms=1e9, loop_stall_ms=1e9, cpu_share=1e9, sent_over_offered=0, token_count_error=1
+)
+"""For tests of the study on a crowded machine, where nobody looks at the numbers."""
+
+
+def killer(name: str | None, occurrence: int) -> Checkpoint:
+    """A checkpoint at which this process dies as if by `kill -9`."""
+    seen = 0
+
+    def checkpoint(reached: str) -> None:
+        nonlocal seen
+        seen += reached == name
+        if reached == name and seen == occurrence:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return checkpoint
+
+
+@dataclass(frozen=True)
+class SleepingEngine:
+    """A real process in a session of its own that does nothing but can be left behind."""
+
+    request: LaunchRequest
+    process: subprocess.Popen[bytes]
+    base_url: str = "http://127.0.0.1:9"
+
+    @property
+    def guard(self) -> ProcessIdentity:
+        return self.engine
+
+    @property
+    def engine(self) -> ProcessIdentity:
+        stat = read_processes()[self.process.pid]
+        return ProcessIdentity(stat.pid, stat.start_ticks)
+
+    def exit_status(self) -> ExitStatus | None:
+        return None
+
+    def owns_port(self) -> bool:
+        return True
+
+    def log_tail(self, max_bytes: int = 65536) -> str:
+        return ""
+
+    def stop(self) -> ExitStatus:
+        self.process.kill()
+        self.process.wait()
+        return ExitStatus(-9, stop_requested=True, killed=True)
+
+
+class SleepingLauncher:
+    def launch(self, request: LaunchRequest) -> RunningEngine:
+        process = subprocess.Popen(
+            ["sleep", "600"],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return SleepingEngine(request, process)
+
+
+class InventedLoad:
+    """Measurements that only depend on configuration and seed: more sequences, more throughput."""
+
+    def calibrate(
+        self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
+    ) -> LoadCalibration:
+        return calibrated_rate(10.0, 32)
+
+    def measure(
+        self,
+        request: AttemptRequest,
+        engine: RunningEngine,
+        facts: EngineFacts,
+        calibration: LoadCalibration,
+        hooks: LoadHooks,
+    ) -> Measurement:
+        hooks.progressed(LoadStatus("latency", 1.0, 9.0, 1, measuring=True))
+        sequences = request.command.config.max_num_seqs or 1
+        jitter = 1 + (request.workload_seed % 7 + sequences % 5) / 1000
+        return measurement(
+            ttft_ms=400 * jitter, tokens_per_s=100.0 * sequences, seed=request.workload_seed
+        )
+
+    def burst(
+        self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
+    ) -> str | None:
+        return None
+
+
+def ready_at_once(
+    engine: RunningEngine,
+    *,
+    deadline_s: float,
+    poll_s: float,
+    clock: Clock,
+    cancellation: Cancellation,
+) -> Ready | NotReady:
+    return Ready(EngineFacts(simulated=True), 1.0)
+
+
+@dataclass(frozen=True)
+class FakeExecutor:
+    equipment: Equipment
+
+    def execute(
+        self, request: AttemptRequest, listener: AttemptListener, cancellation: Cancellation
+    ) -> AttemptResult:
+        return run_attempt(request, self.equipment, listener, cancellation)
+
+
+def fake_executor(clock: Clock, locations: Locations, checkpoint: Checkpoint) -> Executor:
+    healthy = Diagnosis("ok", Phase.SERVING, Consequence.NONE, "nothing is wrong")
+    return FakeExecutor(
+        Equipment(
+            launcher=SleepingLauncher(),
+            load=InventedLoad(),
+            clock=clock,
+            wait_until_ready=ready_at_once,
+            diagnose=lambda engine: healthy,
+            exclusive=at_once,
+            checkpoint=checkpoint,
+            free_port=lambda host: 9,
+        )
+    )
+
+
+def patient_executor(clock: Clock, locations: Locations, checkpoint: Checkpoint) -> Executor:
+    return local_executor(clock, locations, checkpoint, PATIENT)
+
+
+def locations_in(directory: Path) -> Locations:
+    return Locations(DatabaseUrl.of_file(directory / "studies.db"), directory)
+
+
+def main(order: dict[str, object]) -> None:
+    directory = Path(str(order["state_dir"]))
+    crash_at = order.get("crash_at")
+    run_study(
+        load_study(json.dumps(order["document"]), where="the test"),
+        locations_in(directory),
+        base_dir=directory,
+        checkpoint=killer(
+            None if crash_at is None else str(crash_at), int(str(order.get("occurrence", 1)))
+        ),
+        executor_of=fake_executor if order["engine"] == "fake" else patient_executor,
+    )
