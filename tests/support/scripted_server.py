@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -105,22 +106,55 @@ class ScriptedServer:
     script: Script
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
+    connections: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has come."""
+
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client has gone away from a connection on which the server hung."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             while (body := await _read_request(reader)) is not None:
                 self.requests.append(body)
+                self.asked.set()
                 for step in self.script(body):
-                    if not await _perform(step, reader, writer):
+                    if not await self._perform(step, reader, writer):
                         return
         except ConnectionError:
             pass
         finally:
             writer.close()
+
+    async def _perform(
+        self, step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Do one step; False when the connection is over."""
+        if isinstance(step, bytes):
+            writer.write(step)
+            await writer.drain()
+            return True
+        if isinstance(step, Pause):
+            await _wait_at_least(step.duration_s)
+            return True
+        if step is Hang:
+            await reader.read()
+            self.closed.set()
+        elif step is Abort:
+            writer.transport.abort()
+        return False
+
+
+async def _wait_at_least(duration_s: float) -> None:
+    """The loop's own timers may fire a little early."""
+    end_s = time.monotonic() + duration_s
+    while (left_s := end_s - time.monotonic()) > 0:  # noqa: ASYNC110  # time is no event
+        await asyncio.sleep(left_s)
 
 
 async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
@@ -136,22 +170,6 @@ async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     body = await reader.readexactly(lengths[0]) if lengths else b"{}"
     document: dict[str, Any] = json.loads(body)
     return document
-
-
-async def _perform(step: Step, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Do one step; False when the connection is over."""
-    if isinstance(step, bytes):
-        writer.write(step)
-        await writer.drain()
-        return True
-    if isinstance(step, Pause):
-        await asyncio.sleep(step.duration_s)
-        return True
-    if step is Hang:
-        await reader.read()
-    elif step is Abort:
-        writer.transport.abort()
-    return False
 
 
 @asynccontextmanager

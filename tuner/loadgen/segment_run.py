@@ -127,11 +127,16 @@ class SegmentRun(ABC):
 
     async def _until(self, engine_s: float, event: asyncio.Event | None = None) -> None:
         """Wait for a moment of the segment, for `event`, or for the segment to be given up."""
-        left_s = self._wall_s(engine_s) - time.monotonic()
         events = [self._stop] if event is None else [self._stop, event]
-        waits = [asyncio.ensure_future(event.wait()) for event in events]
+        waits = [asyncio.ensure_future(each.wait()) for each in events]
         try:
-            await asyncio.wait(waits, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED)
+            # The loop's timers are rounded to milliseconds and may fire early.
+            while (left_s := self._wall_s(engine_s) - time.monotonic()) > 0:
+                done, _ = await asyncio.wait(
+                    waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    return
         finally:
             await end_tasks(waits)
 

@@ -112,8 +112,8 @@ def test_a_success_ends_a_row_of_failures_and_a_cancellation_does_not_count() ->
 
 
 def test_the_last_token_of_any_request_is_known() -> None:
+    assert RequestLog(PLAN).last_token_s is None
     log = RequestLog(PLAN)
-    assert log.last_token_s is None
     running = log.begin(0)
     running.feed(3.0, token_event())
     assert log.last_token_s == 3.0

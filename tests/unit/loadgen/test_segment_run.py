@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.support.scripted_server import DONE_EVENT, token_event, usage_event
+from tuner.loadgen.closed_loop import PAUSE_AFTER_FAILURE_S, ClosedLoopRun
+from tuner.loadgen.generator import accepts_cache_salt, segment_run
+from tuner.loadgen.open_loop import OpenLoopRun
+from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.prompts import RequestBodies
+from tuner.loadgen.records import Outcome, Records
+from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.segment_run import FAILURES_IN_A_ROW, RunSettings, SegmentEnd, SegmentRun
+from tuner.loadgen.stream_fault import StreamFault
+
+SCALE = 100.0
+Behaviour = Callable[[int, ResponseStream], Awaitable[None]]
+
+
+class FakeTransport:
+    """Behaves as told with the request of each number, counted in order of sending."""
+
+    clock = "fake"
+    reads = 0
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self.sent = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    async def exchange(self, body: bytes, stream: ResponseStream) -> None:
+        number, self.sent = self.sent, self.sent + 1
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            stream.sent_s = time.monotonic()
+            await self._behaviour(number, stream)
+        finally:
+            self.in_flight -= 1
+
+
+def answer(stream: ResponseStream) -> None:
+    """A whole good answer at once."""
+    now_s, asked = time.monotonic(), stream.asked_tokens
+    stream.feed(now_s, token_event(total=asked, finish_reason="length"))
+    stream.feed(now_s, usage_event(asked) + DONE_EVENT)
+
+
+async def good(_: int, stream: ResponseStream) -> None:
+    await asyncio.sleep(0.001)
+    answer(stream)
+
+
+async def hang(_: int, stream: ResponseStream) -> None:
+    await asyncio.Event().wait()
+
+
+async def refuse(_: int, stream: ResponseStream) -> None:
+    raise StreamFault("refused", Outcome.CONNECT_FAILED)
+
+
+def open_segment(
+    *due_s: float, warmup_s: float = 1.0, window_s: float = 4.0, drain_s: float = 5.0
+) -> OpenLoopSegment:
+    requests = tuple(PlannedRequest(i, 4, 2, i, due) for i, due in enumerate(due_s))
+    return OpenLoopSegment(requests, warmup_s, window_s, drain_s)
+
+
+def closed_segment(
+    count: int, *, concurrency: int = 4, warmup_s: float = 1.0, window_s: float = 9.0
+) -> ClosedLoopSegment:
+    requests = tuple(PlannedRequest(i, 4, 2, i) for i in range(count))
+    return ClosedLoopSegment(requests, concurrency, warmup_s, window_s)
+
+
+def settings(transport: FakeTransport, *, scale: float = SCALE) -> RunSettings:
+    bodies = RequestBodies("m", 1000, 1, cache_salt=False)
+    return RunSettings(transport, bodies, scale, stall_s=1e6)
+
+
+def run(
+    segment: OpenLoopSegment | ClosedLoopSegment,
+    transport: FakeTransport,
+    *,
+    scale: float = SCALE,
+) -> tuple[SegmentRun, SegmentEnd, Records]:
+    async def whole() -> tuple[SegmentRun, SegmentEnd]:
+        segment_to_run = segment_run(segment, settings(transport, scale=scale))
+        end = await segment_to_run.run()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return segment_to_run, end
+
+    segment_ran, end = uvloop.run(whole())
+    assert transport.in_flight == 0
+    return segment_ran, end, segment_ran.log.records(end.start_s, scale, only_sent=False)
+
+
+def outcomes(records: Records) -> list[Outcome]:
+    return [Outcome(value) for value in records.outcome.tolist()]
+
+
+def test_the_kind_of_segment_decides_how_it_runs() -> None:
+    async def kinds() -> list[type[SegmentRun]]:
+        transport = FakeTransport(good)
+        segments = (open_segment(1.0), closed_segment(3))
+        return [type(segment_run(segment, settings(transport))) for segment in segments]
+
+    assert uvloop.run(kinds()) == [OpenLoopRun, ClosedLoopRun]
+
+
+def test_an_open_loop_sends_everything_and_nothing_before_it_is_due() -> None:
+    _, end, records = run(open_segment(0.0, 0.5, 1.0, 2.5, 2.5, 4.9), FakeTransport(good))
+    assert outcomes(records) == [Outcome.COMPLETED] * 6
+    assert (records.sent_s >= records.due_s).all()
+    assert end.given_up is None
+    assert not end.list_exhausted
+    assert end.health is not None
+
+
+def test_an_open_loop_does_not_wait_for_answers_before_it_sends() -> None:
+    transport = FakeTransport(hang)
+    _, _, records = run(open_segment(1.0, 1.1, 1.2, drain_s=1.0), transport)
+    assert transport.most_in_flight == 3
+    assert outcomes(records) == [Outcome.UNFINISHED] * 3
+
+
+def test_an_open_loop_ends_when_every_measured_request_has_ended() -> None:
+    async def only_measured(number: int, stream: ResponseStream) -> None:
+        await (good if number == 1 else hang)(number, stream)
+
+    # One in the warm-up, one measured, one in the drain and one an hour of wall time later.
+    segment = open_segment(0.5, 2.0, 5.0, 360_000.0, drain_s=400_000.0)
+    _, _, records = run(segment, FakeTransport(only_measured))
+    assert outcomes(records)[:2] == [Outcome.UNFINISHED, Outcome.COMPLETED]
+    assert outcomes(records)[3] is Outcome.NOT_SENT
+
+
+def test_load_goes_on_in_the_drain_while_measured_requests_run() -> None:
+    transport = FakeTransport(good)
+    drained = asyncio.Event()
+
+    async def slow_measured(number: int, stream: ResponseStream) -> None:
+        if number == 0:
+            await drained.wait()
+        elif number == 2:
+            drained.set()
+        await good(number, stream)
+
+    transport = FakeTransport(slow_measured)
+    _, _, records = run(open_segment(2.0, 5.5, 6.0, drain_s=400_000.0), transport)
+    assert outcomes(records) == [Outcome.COMPLETED] * 3
+
+
+def test_a_measured_request_that_never_ends_is_cancelled_with_the_drain() -> None:
+    async def first_hangs(number: int, stream: ResponseStream) -> None:
+        await (hang if number == 0 else good)(number, stream)
+
+    _, end, records = run(open_segment(2.0, 3.0, drain_s=2.0), FakeTransport(first_hangs))
+    assert outcomes(records) == [Outcome.UNFINISHED, Outcome.COMPLETED]
+    assert records.ended_s[0] >= 7.0
+    assert end.given_up is None
+
+
+def test_an_open_loop_without_measured_requests_ends_with_its_window() -> None:
+    _, end, records = run(open_segment(0.1, drain_s=400_000.0), FakeTransport(good))
+    assert outcomes(records) == [Outcome.COMPLETED]
+    assert end.health is not None
+
+
+@pytest.mark.parametrize("kind", ["open", "closed"])
+def test_a_dead_engine_ends_the_segment_early(kind: str) -> None:
+    many = FAILURES_IN_A_ROW + 50
+    segment = (
+        open_segment(*[0.01 * number for number in range(many)], window_s=360_000.0)
+        if kind == "open"
+        else closed_segment(many, window_s=360_000.0)
+    )
+    _, end, records = run(segment, FakeTransport(refuse))
+    assert end.health is None
+    assert end.given_up is not None
+    assert end.given_up.startswith(f"{FAILURES_IN_A_ROW} requests in a row failed")
+    assert "connect_failed: refused" in end.given_up
+    assert outcomes(records)[0] is Outcome.CONNECT_FAILED
+    assert records.detail[0] == "refused"
+
+
+def test_single_failures_do_not_end_a_segment() -> None:
+    async def every_other(number: int, stream: ResponseStream) -> None:
+        await (refuse if number % 2 else good)(number, stream)
+
+    due = [0.05 * number for number in range(100)]
+    _, end, records = run(open_segment(*due), FakeTransport(every_other))
+    assert end.given_up is None
+    assert records.failure_counts() == {"connect_failed": 50}
+
+
+def test_a_bad_answer_is_judged() -> None:
+    async def short(_: int, stream: ResponseStream) -> None:
+        stream.feed(time.monotonic(), token_event(total=1, finish_reason="length"))
+
+    _, _, records = run(open_segment(2.0), FakeTransport(short))
+    assert outcomes(records) == [Outcome.WRONG_TOKEN_COUNT]
+    assert records.received_tokens.tolist() == [1]
+
+
+def test_a_closed_loop_keeps_its_slots_full_and_no_more() -> None:
+    transport = FakeTransport(good)
+    _, end, records = run(closed_segment(5000), transport)
+    assert transport.most_in_flight == 4
+    assert end.health is not None
+    assert not end.list_exhausted
+    assert transport.sent > 8
+    assert outcomes(records)[: transport.sent - 4] == [Outcome.COMPLETED] * (transport.sent - 4)
+
+
+def test_a_closed_loop_sends_its_list_in_order() -> None:
+    _, _, records = run(closed_segment(5000, concurrency=3), FakeTransport(good))
+    sent = records.sent_s[records.sent]
+    assert sent.tolist() == sorted(sent.tolist())
+    assert records.sent[: sent.size].all()
+
+
+def test_what_is_in_flight_when_a_closed_loop_ends_is_unfinished() -> None:
+    ran, end, records = run(closed_segment(50), FakeTransport(hang))
+    assert outcomes(records)[:5] == [Outcome.UNFINISHED] * 4 + [Outcome.NOT_SENT]
+    assert ran.log.records(end.start_s, SCALE, only_sent=True).size == 4
+
+
+def test_a_closed_loop_that_runs_out_of_requests_says_so() -> None:
+    _, end, records = run(closed_segment(10), FakeTransport(good))
+    assert end.list_exhausted
+    assert end.health is not None
+    assert outcomes(records) == [Outcome.COMPLETED] * 10
+
+
+def test_a_slot_rests_after_a_failure() -> None:
+    transport = FakeTransport(refuse)
+    segment = closed_segment(5000, concurrency=1, warmup_s=0.0, window_s=0.5)
+    run(segment, transport, scale=1.0)
+    # Timers may fire a millisecond early, hence one more than the window holds.
+    assert transport.sent <= 0.5 / PAUSE_AFTER_FAILURE_S + 2
+
+
+@pytest.mark.parametrize("kind", ["open", "closed"])
+def test_a_fault_of_the_generator_itself_is_not_hidden(kind: str) -> None:
+    async def broken(_: int, stream: ResponseStream) -> None:
+        raise RuntimeError("a bug")
+
+    segment = open_segment(0.0, 1.0) if kind == "open" else closed_segment(5)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        run(segment, FakeTransport(broken))
+    assert caught.group_contains(RuntimeError, match="a bug")
+
+
+@pytest.mark.parametrize(
+    ("status", "detail", "accepted"),
+    [
+        (200, "", True),
+        (400, "HTTP 400: cache_salt is not supported", False),
+        (422, "HTTP 422: extra field cache_salt", False),
+        (400, "HTTP 400: max_tokens", True),
+        (503, "HTTP 503: cache_salt", True),
+        (0, "refused", True),
+    ],
+)
+def test_the_engine_is_asked_whether_it_takes_a_cache_salt(
+    status: int, detail: str, accepted: bool
+) -> None:
+    bodies: list[bytes] = []
+
+    async def reply(_: int, stream: ResponseStream) -> None:
+        stream.http_status = status
+        if status == 200:
+            answer(stream)
+        else:
+            raise StreamFault(detail, Outcome.HTTP_ERROR)
+
+    class Recording(FakeTransport):
+        async def exchange(self, body: bytes, stream: ResponseStream) -> None:
+            bodies.append(body)
+            await super().exchange(body, stream)
+
+    plan = LoadPlan("http://x", "m", (), 1000, 9, 1.0, stall_s=60.0)
+    assert uvloop.run(_accepts(Recording(reply), plan)) is accepted
+    assert b'"cache_salt":"servetune-9"' in bodies[0]
+
+
+async def _accepts(transport: Any, plan: LoadPlan) -> bool:
+    return await accepts_cache_salt(transport, plan)
+
+
+def test_an_engine_that_says_nothing_is_not_waited_for_long() -> None:
+    plan = LoadPlan("http://x", "m", (), 1000, 9, 10.0, stall_s=0.2)
+    assert uvloop.run(_accepts(FakeTransport(hang), plan))
