@@ -27,7 +27,7 @@ from tuner.engine.process_tree import (
 )
 
 PR_SET_CHILD_SUBREAPER = 36
-POLL_S = 0.02
+POLL_S = 0.05
 TERM_ROUNDS = 3
 """A SIGTERM can be lost while an engine starts, so it is repeated within the grace."""
 ORPHAN_GRACE_S = 2.0
@@ -160,10 +160,10 @@ class Guard:
         return [process for process in everybody if process.running]
 
     def _pause(self) -> None:
-        select.select([self._wakeup], [], [], POLL_S)
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wakeup, 4096)
-        self._reap()
+        """A moment, cut short by a child's end."""
+        woken, _, _ = select.select([self._wakeup], [], [], POLL_S)
+        if woken and signal.SIGCHLD in os.read(self._wakeup, 4096):
+            self._reap()
 
 
 def emit(**event: object) -> None:
