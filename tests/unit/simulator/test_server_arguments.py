@@ -76,10 +76,11 @@ def test_a_bad_simulator_option_is_a_usage_error(args: tuple[str, str]) -> None:
 
 
 def test_flags_are_read_in_vllms_spelling() -> None:
-    arguments = read_arguments(
+    line = (
         "org/model --max-num-seqs 8 --max_num_batched_tokens=4K --no-enable-prefix-caching "
-        "--served-model-name one two --port 9 --host 127.0.0.1 -tp 2".split()
+        "--served-model-name one two --port 9 --host 127.0.0.1 -tp 2"
     )
+    arguments = read_arguments(line.split())
 
     assert arguments.model == "org/model"
     assert arguments.config.max_num_seqs == 8
@@ -115,8 +116,7 @@ def test_defaults_are_vllms() -> None:
         ),
         (
             "M --scheduling-policy lifo",
-            "argument --scheduling-policy: invalid choice: 'lifo' "
-            "(choose from 'fcfs', 'priority')",
+            "argument --scheduling-policy: invalid choice: 'lifo' (choose from 'fcfs', 'priority')",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def test_the_launch_command_reads_back_as_the_configuration() -> None:
 
 
 def test_the_launch_command_decides_the_address() -> None:
-    command = LaunchCommand("m", EngineConfig.of({"port": 1, "host": "0.0.0.0"}))
+    command = LaunchCommand("m", EngineConfig.of({"port": 1, "host": "localhost"}))
 
     arguments = read_arguments(simulator_argv(command, "L4", 1, 1.0, None, "::1", 2)[5:])
 

@@ -133,5 +133,5 @@ def test_a_missing_path_is_no_repository(name: str) -> None:
 
 
 def test_an_unknown_repository_is_not_found() -> None:
-    with pytest.raises(ModelUnavailableError, match="RepositoryNotFoundError.*acme/unheard-of"):
+    with pytest.raises(ModelUnavailableError, match=r"RepositoryNotFoundError.*acme/unheard-of"):
         resolve_model("acme/unheard-of")

@@ -247,6 +247,7 @@ class EngineLoop:
         elif step == faults.oom_at_step or self._scheduler.out_of_memory:
             self._die(Death("oom", 0))
         elif faults.hang_after_step is not None and step > faults.hang_after_step:
+            self._deliver()
             await asyncio.Event().wait()
 
     def _die(self, death: Death) -> None:
