@@ -192,6 +192,17 @@ def test_a_value_blamed_for_its_shape_is_not_blamed_for_its_meaning() -> None:
     assert [fault.path for fault in found] == ["engine.flags.dtype"]
 
 
+def test_a_fault_of_the_text_is_not_told_again_as_one_of_shape() -> None:
+    found = faults_of_text(
+        "model: {id: a/b}\nengine: {kind: simulated}\nworkload: {arrival: {rate: .nan}}"
+    )
+    assert [(fault.path, fault.message) for fault in found] == [
+        ("workload.arrival.rate", "expected a finite number")
+    ]
+    found = faults_of_text("name: a b\nname: c\nmodel: {id: a/b}\nengine: {kind: simulated}")
+    assert [fault.message for fault in found] == ["the key is given twice, again on line 2"]
+
+
 def test_the_faults_of_one_value_are_all_told() -> None:
     changes = {
         "model.max_model_len": 8192,
