@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuner.domain.engine_config import EngineConfig
-from tuner.simulator.engine_model import simulate
+from tuner.simulator.engine_model import Floats, simulate
 from tuner.simulator.gpus import Gpu
 from tuner.simulator.hardware import MAX_SHARE, Hardware
 from tuner.simulator.memory import MemoryAccount, memory_account
@@ -28,8 +28,8 @@ _TIME_CONSTANTS = (
     "sequence_overhead_s",
 )
 _SHARES = frozenset({"mfu", "weight_bandwidth_share", "kv_bandwidth_share", "attention_mfu"})
-_PRIOR_SIGMA = 0.5
-"""How far, in logarithms, a constant strays from the prior before the fit resists."""
+PRIOR_SIGMA = 0.5
+"""How far, in logarithms, a GPU's constants stray from the prior before the fit resists."""
 _METRIC_SIGMA = 0.03
 """Relative error of one measured metric that the fit accepts without effort."""
 _SIZE_SIGMA = 0.0002
@@ -63,7 +63,9 @@ class ObservedLoad:
     concurrency: int | None = None
     output_tokens_per_s: float | None = None
     ttft_p50_s: float | None = None
+    ttft_mean_s: float | None = None
     tpot_p50_s: float | None = None
+    tpot_mean_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +115,26 @@ def calibrate(
     starts: Sequence[ObservedStart],
     loads: Sequence[ObservedLoad],
     prior: Hardware | None = None,
+    *,
+    prior_sigma: float = PRIOR_SIGMA,
 ) -> Calibration:
     """Fit memory constants to `starts`, then time constants to `loads`.
 
     Nonlinear least squares on logarithms of predicted over observed, with the prior as a weak
-    observation of every constant: what the observations do not speak of stays as it was. With
-    nothing observed the prior comes back unchanged.
+    observation of every constant: what the observations do not speak of stays as it was. A device
+    that the prior was not made for wants a larger `prior_sigma`. With nothing observed the prior
+    comes back unchanged.
     """
     prior = prior or Hardware.nominal()
-    fitted = _fit(
-        prior, _MEMORY_CONSTANTS, lambda h: _start_residuals(machine, starts, h), bool(starts)
-    )
-    fitted = _fit(
-        fitted, _TIME_CONSTANTS, lambda h: _load_residuals(machine, loads, h), bool(loads)
-    )
+    fitted = prior
+    if starts:
+        fitted = _fit(
+            fitted, _MEMORY_CONSTANTS, lambda h: _start_residuals(machine, starts, h), prior_sigma
+        )
+    if loads:
+        fitted = _fit(
+            fitted, _TIME_CONSTANTS, lambda h: _load_residuals(machine, loads, h), prior_sigma
+        )
     return Calibration(
         hardware=fitted,
         before=deviations(machine, starts, loads, prior),
@@ -188,8 +196,10 @@ def _load_ratios(machine: Machine, load: ObservedLoad, hardware: Hardware) -> di
     )
     predicted = {
         "output_tokens_per_s": run.output_tokens_per_s,
-        "ttft_p50_s": _median(run.ttft_s),
-        "tpot_p50_s": _median(run.tpot_s),
+        "ttft_p50_s": _of_seen(np.median, run.ttft_s),
+        "ttft_mean_s": _of_seen(np.mean, run.ttft_s),
+        "tpot_p50_s": _of_seen(np.median, run.tpot_s),
+        "tpot_mean_s": _of_seen(np.mean, run.tpot_s),
     }
     ratios: dict[str, float] = {}
     for quantity, value in predicted.items():
@@ -199,9 +209,9 @@ def _load_ratios(machine: Machine, load: ObservedLoad, hardware: Hardware) -> di
     return ratios
 
 
-def _median(values: NDArray[np.float64]) -> float | None:
+def _of_seen(statistic: Callable[[Floats], np.floating[Any]], values: Floats) -> float | None:
     seen = values[~np.isnan(values)]
-    return float(np.median(seen)) if seen.size else None
+    return float(statistic(seen)) if seen.size else None
 
 
 def _log_residual(ratio: float, sigma: float) -> float:
@@ -251,18 +261,14 @@ def _fit(
     start: Hardware,
     names: Sequence[str],
     residuals: Callable[[Hardware], list[float]],
-    observed: bool,
+    prior_sigma: float,
 ) -> Hardware:
-    if not observed:
-        return start
     # scipy is slow to import, and only those who calibrate need it.
     from scipy.optimize import least_squares
 
-    def objective(shifted: NDArray[np.float64]) -> NDArray[np.float64]:
+    def objective(shifted: Floats) -> Floats:
         logs = shifted - _SHIFT
-        return np.concatenate(
-            [residuals(_scaled(start, names, logs.tolist())), logs / _PRIOR_SIGMA]
-        )
+        return np.concatenate([residuals(_scaled(start, names, logs.tolist())), logs / prior_sigma])
 
     # A load test moves in steps, so the difference quotient must span several of them. scipy's
     # step is relative to the variable: away from zero it is the same everywhere.
