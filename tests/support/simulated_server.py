@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from tuner.simulator.server.arguments import read_arguments
 from tuner.simulator.server.engine_log import EngineLog
 from tuner.simulator.server.engine_loop import EngineLoop
+from tuner.simulator.server.injected_failure import with_injected_failure
 from tuner.simulator.server.launch import Launch, plan_launch, resolve_model
 from tuner.simulator.server.running import build_api
 
@@ -26,7 +27,7 @@ Client = TestClient[Any, Any]
 def launch_of(*flags: str, model: str = MODEL) -> Launch:
     """The accounted launch of a command line that is valid."""
     arguments = read_arguments([model, *DEFAULTS, *flags])
-    return plan_launch(arguments, *resolve_model(arguments.model))
+    return with_injected_failure(plan_launch(arguments, *resolve_model(arguments.model)))
 
 
 def log_into(stream: io.StringIO) -> EngineLog:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.domain.defaults import effective
-from tuner.domain.diagnosis import Phase
 from tuner.domain.engine_config import EngineConfig
 from tuner.errors import InvalidInputError
 from tuner.simulator.cost import CostModel
@@ -15,13 +14,7 @@ from tuner.simulator.gpus import Gpu, gpu_preset
 from tuner.simulator.hardware import Hardware
 from tuner.simulator.kernel_state import Costs
 from tuner.simulator.limits import EngineLimits, engine_limits
-from tuner.simulator.memory import (
-    CONTEXT_GIB,
-    GIB,
-    MemoryAccount,
-    StartupFailure,
-    memory_account,
-)
+from tuner.simulator.memory import MemoryAccount, StartupFailure, memory_account
 from tuner.simulator.models import ModelGeometry, geometry_from_config, model_preset
 from tuner.simulator.server.arguments import ServeArguments
 
@@ -119,16 +112,18 @@ def plan_launch(arguments: ServeArguments, model: ModelGeometry, architecture: s
     gpu = gpu_preset(arguments.options.gpu)
     hardware = Hardware.of_seed(arguments.options.hardware_seed)
     config = effective_config(arguments, model)
-    count = arguments.options.gpu_count
-    length = config.max_model_len or model.max_position
-    account = memory_account(gpu, count, model, config, length, hardware)
+
+    def account_for(config: EngineConfig) -> MemoryAccount:
+        length = config.max_model_len or model.max_position
+        return memory_account(gpu, arguments.options.gpu_count, model, config, length, hardware)
+
+    account = account_for(config)
     if _fits_length_to_memory(arguments.config) and account.failure is not None:
         fitting = account.failure.estimated_max_len
         if fitting is not None:
             config = config.with_flags({"max-model-len": fitting})
-            length = fitting
-            account = memory_account(gpu, count, model, config, length, hardware)
-    limits = engine_limits(config, length)
+            account = account_for(config)
+    limits = engine_limits(config, config.max_model_len or model.max_position)
     return Launch(
         arguments=arguments,
         config=config,
@@ -138,7 +133,7 @@ def plan_launch(arguments: ServeArguments, model: ModelGeometry, architecture: s
         hardware=hardware,
         limits=limits,
         account=account,
-        failure=_failure(arguments, gpu, limits, account),
+        failure=account.failure,
         durations=_durations(model, limits, account),
     )
 
@@ -166,62 +161,4 @@ def _durations(
         load_s=1.0 + account.weights_gib / _LOAD_GIB_PER_S,
         compile_s=0.0 if eager else _COMPILE_S_PER_LAYER * model.layers,
         capture_s=_CAPTURE_S_PER_SIZE * limits.graph_sizes,
-    )
-
-
-def _failure(
-    arguments: ServeArguments, gpu: Gpu, limits: EngineLimits, account: MemoryAccount
-) -> StartupFailure | None:
-    """What goes wrong at start: a foreign process on the GPU, then what the account says."""
-    faults = arguments.options.faults
-    total = account.total_bytes
-    free = total - (CONTEXT_GIB + faults.gpu_busy_gib) * GIB
-    if faults.gpu_busy_gib > 0.0 and account.requested_bytes > free:
-        return StartupFailure(
-            "gpu_memory_busy",
-            Phase.INIT,
-            f"Free memory on device cuda:0 ({free / GIB:.2f}/{total / GIB:.2f} GiB) on startup is "
-            f"less than desired GPU memory utilization ({limits.utilization:g}, "
-            f"{account.requested_bytes / GIB:.2f} GiB). Decrease GPU memory utilization or reduce "
-            "GPU memory used by other processes.",
-            severity=account.requested_bytes / max(free, 1.0) - 1.0,
-        )
-    if faults.startup_failure is not None:
-        return _forced(faults.startup_failure, limits, account)
-    return account.failure
-
-
-_FORCED_PHASES = {
-    "oom_weights": Phase.LOAD,
-    "oom_profile": Phase.PROFILE,
-    "kv_none": Phase.KV_SIZING,
-    "kv_too_small": Phase.KV_SIZING,
-    "oom_capture": Phase.CAPTURE,
-    "oom_sampler_warmup": Phase.WARMUP,
-}
-
-
-def _forced(name: str, limits: EngineLimits, account: MemoryAccount) -> StartupFailure:
-    """A failure that a test asked for, with plausible numbers."""
-    need = account.kv_bytes_per_token * limits.max_model_len / GIB
-    messages = {
-        "kv_none": "No available memory for the cache blocks. Try increasing "
-        "`gpu_memory_utilization` when initializing the engine.",
-        "kv_too_small": "To serve at least one request with the model's max seq len "
-        f"({limits.max_model_len}), ({need:.2f} GiB KV cache is needed, which is larger than the "
-        f"available KV cache memory ({need / 2:.2f} GiB). Based on the available memory, the "
-        f"estimated maximum model length is {limits.max_model_len // 2}. Try increasing "
-        "`gpu_memory_utilization` (which also controls CPU memory on the CPU backend) or "
-        "decreasing `max_model_len` when initializing the engine.",
-        "oom_sampler_warmup": "CUDA out of memory occurred when warming up sampler with "
-        f"{limits.max_num_seqs} dummy requests.",
-    }
-    return StartupFailure(
-        name,
-        _FORCED_PHASES[name],
-        messages.get(name, ""),
-        severity=0.1,
-        requested_bytes=2.0 * GIB,
-        free_bytes=0.5 * GIB,
-        estimated_max_len=limits.max_model_len // 2 if name == "kv_too_small" else None,
     )

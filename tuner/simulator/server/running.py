@@ -170,7 +170,7 @@ async def _until_end(
     stopping.cancel()
     if engine.death.done():
         death = engine.death.result()
-        _write_death(log, death, launch)
+        write_death(log, death, launch)
         await asyncio.sleep(_DEATH_GRACE_S)
         log.plain("INFO:     Shutting down")
         return death.exit_code
@@ -189,7 +189,7 @@ async def _until_end(
     return 0
 
 
-def _write_death(log: EngineLog, death: Death, launch: Launch) -> None:
+def write_death(log: EngineLog, death: Death, launch: Launch) -> None:
     """What the log shows of an engine that ended by itself."""
     if death.kind == "vanished":
         log.error(

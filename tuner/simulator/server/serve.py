@@ -76,6 +76,7 @@ def _start_engine(arguments: ServeArguments, log: EngineLog, listener: socket.so
     # numpy and the engine model are not needed to refuse a command line.
     from tuner.simulator.server import launch as launching
     from tuner.simulator.server.config_check import first_fault
+    from tuner.simulator.server.injected_failure import with_injected_failure
 
     try:
         model, architecture = launching.resolve_model(arguments.model)
@@ -87,7 +88,7 @@ def _start_engine(arguments: ServeArguments, log: EngineLog, listener: socket.so
     if fault is not None:
         startup_log.write_config_fault(log, fault, config, architecture)
         return EXIT_FAILED
-    launch = launching.plan_launch(arguments, model, architecture)
+    launch = with_injected_failure(launching.plan_launch(arguments, model, architecture))
     startup_log.write_config(log, launch)
     time.sleep(arguments.options.faults.startup_delay_s)
     startup_log.EngineStart(log, launch).write()

@@ -187,11 +187,19 @@ class EngineStart:
         if launch.limits.graph_tokens and launch.limits.kv_cache_bytes is None:
             self._graph_profiling_note()
         account = launch.account
+        if launch.arguments.config.get("max-model-len") in (-1, "auto"):
+            self._fitted_length()
         self._core(
             "kv_cache_utils.py:2327",
             f"GPU KV cache size: {account.kv_cache_tokens:,} tokens, Maximum concurrency for "
             f"{launch.max_model_len:,} tokens per request: {account.max_concurrency:.2f}x",
         )
+
+    def _fitted_length(self) -> None:
+        longest, fitted = self.launch.model.max_position, self.launch.max_model_len
+        if fitted < longest:
+            text = f"Auto-fit max_model_len: reduced from {longest} to {fitted} to fit in available"
+            self._core("kv_cache_utils.py:1702", f"{text} GPU memory")
 
     def _graph_profiling_note(self) -> None:
         launch = self.launch
