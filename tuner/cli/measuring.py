@@ -1,0 +1,179 @@
+"""`servetune measure`: one configuration, no search."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from objectives.measurement import Estimate, Measurement
+from objectives.serialise import measurement_to_dict
+from tuner.cli.interruption import interruptible
+from tuner.cli.output import OutputFormat, emit, notice
+from tuner.cli.progress import TerminalObserver, on_terminal
+from tuner.cli.tables import SIMULATED
+from tuner.domain.argv import from_argv
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import AttemptOutcome
+from tuner.domain.study_spec import StudySpec
+from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
+from tuner.settings import Settings
+from tuner.study.report import headline
+from tuner.worker.composition import measure, resolve_locations
+from tuner.worker.single_measurement import SingleMeasurement
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+EXIT_CODES = {
+    AttemptOutcome.MEASURED: 0,
+    AttemptOutcome.INFEASIBLE: NoFeasibleConfigurationError.exit_code,
+    AttemptOutcome.CANCELLED: CancelledError.exit_code,
+}
+
+
+def measure_configuration(
+    spec: StudySpec,
+    base_dir: Path,
+    flags: Sequence[str],
+    rate_per_s: float | None,
+    settings: Settings,
+    output: OutputFormat,
+) -> int:
+    """Measure the document's baseline with `flags` over it; returns the exit code."""
+    chosen = with_rate(with_flags(spec, parse_flags(flags)), rate_per_s)
+    with ExitStack() as stack:
+        cancellation = stack.enter_context(interruptible())
+        observer = stack.enter_context(TerminalObserver()) if on_terminal() else None
+        done = measure(
+            chosen,
+            resolve_locations(settings),
+            base_dir=base_dir,
+            observer=observer,
+            cancellation=cancellation,
+        )
+    emit(document(done), output, lambda console: _draw(done, console))
+    if done.result.outcome is AttemptOutcome.CANCELLED:
+        notice("interrupted: the engine was stopped")
+    return EXIT_CODES.get(done.result.outcome, 1)
+
+
+def parse_flags(texts: Sequence[str]) -> EngineConfig:
+    """`max-num-seqs=64`, `enable-chunked-prefill` or `no-enable-chunked-prefill` as flags.
+
+    Raises InvalidInputError for anything else.
+    """
+    for text in texts:
+        if not text.strip("-") or text.startswith("="):
+            raise InvalidInputError(f"{text!r} is no flag", hint="--flag max-num-seqs=64")
+    return from_argv([text if text.startswith("--") else f"--{text}" for text in texts])
+
+
+def with_flags(spec: StudySpec, flags: EngineConfig) -> StudySpec:
+    """The study with these flags over its baseline's."""
+    baseline = spec.baseline.model_copy(
+        update={"flags": {**spec.baseline.flags, **flags.as_dict()}}
+    )
+    return spec.model_copy(update={"baseline": baseline})
+
+
+def with_rate(spec: StudySpec, rate_per_s: float | None) -> StudySpec:
+    """The study at this rate, or as it is; InvalidInputError for a rate that is not positive."""
+    if rate_per_s is None:
+        return spec
+    if not 0 < rate_per_s < float("inf"):
+        raise InvalidInputError(f"--rate must be positive, not {rate_per_s}")
+    arrival = spec.workload.arrival.model_copy(update={"rate": rate_per_s})
+    workload = spec.workload.model_copy(update={"arrival": arrival})
+    return spec.model_copy(update={"workload": workload})
+
+
+def document(done: SingleMeasurement) -> dict[str, object]:
+    """The measurement, JSON-able; what was not measured is null."""
+    result = done.result
+    measurement = result.measurement
+    diagnosis = result.diagnosis
+    return {
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "attempts": done.attempts,
+        "model": done.command.model,
+        "flags": done.command.config.as_dict(),
+        "simulated": measurement.simulated if measurement else None,
+        "calibration": result.calibration.to_dict() if result.calibration else None,
+        "headline": headline(measurement) if measurement else None,
+        "measurement": measurement_to_dict(measurement) if measurement else None,
+        "failure": None
+        if diagnosis is None
+        else {
+            "class": diagnosis.failure_class,
+            "phase": diagnosis.phase.value,
+            "summary": diagnosis.summary,
+            "evidence": list(diagnosis.evidence),
+            "remedies": [dataclasses.asdict(remedy) for remedy in diagnosis.remedies],
+        },
+        "directory": str(done.directory),
+    }
+
+
+def _draw(done: SingleMeasurement, console: Console) -> None:
+    result = done.result
+    if result.measurement is None:
+        console.print(f"{result.outcome.value}: {result.reason}", style="bold red", markup=False)
+        for line in result.diagnosis.evidence if result.diagnosis else ():
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+        for remedy in result.diagnosis.remedies if result.diagnosis else ():
+            value = "" if remedy.value is None else f" to {remedy.value}"
+            console.print(f"  remedy: {remedy.knob} {remedy.direction}{value}", markup=False)
+    else:
+        if result.measurement.simulated:
+            console.print(SIMULATED, style="bold yellow", markup=False)
+        console.print(_table(result.measurement))
+        instrument = result.measurement.instrument
+        verdict = "valid" if instrument.valid else f"INVALID: {'; '.join(instrument.reasons)}"
+        console.print(f"instrument: {verdict}", markup=False)
+    console.print(f"files: {done.directory}", markup=False, soft_wrap=True)
+
+
+def _table(measurement: Measurement) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("quantity")
+    for title in ("value", "90% interval", "n"):
+        table.add_column(title, justify="right")
+    for name, unit, estimate in _quantities(measurement):
+        table.add_row(name, *_cells(estimate, unit))
+    return table
+
+
+def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | None]]:
+    latency, capacity = measurement.latency, measurement.capacity
+    spreads = {
+        "TTFT": latency.ttft_ms,
+        "TPOT": latency.tpot_ms,
+        "ITL": latency.itl_ms,
+        "E2E": latency.e2e_ms,
+    }
+    rows = [
+        (f"{name} {percentile}", "ms", None if spread is None else spread.percentile(percentile))
+        for name, spread in spreads.items()
+        for percentile in ("p50", "p95", "p99")
+    ]
+    rows.append(("SLO attainment", "", latency.slo_attainment))
+    rows.append(("goodput", "requests/s", latency.goodput_per_s))
+    rows.append(("throughput, saturated", "tokens/s", capacity.output_tokens_per_s))
+    rows.append(("requests, saturated", "requests/s", capacity.requests_per_s))
+    return rows
+
+
+def _cells(estimate: Estimate | None, unit: str) -> tuple[str, str, str]:
+    if estimate is None:
+        return ("-", "-", "-")
+    interval = "-"
+    if estimate.low is not None and estimate.high is not None:
+        interval = f"{estimate.low:,.4g} to {estimate.high:,.4g}"
+    return (f"{estimate.value:,.4g} {unit}".rstrip(), interval, str(estimate.n))
