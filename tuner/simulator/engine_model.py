@@ -40,6 +40,8 @@ Backend = Literal["auto", "python", "numba"]
 _warmed = threading.Event()
 
 _FIRST_ROWS = 4096
+_ROWS_BETWEEN_LOOKS = 512
+"""Steps after which a run with an end looks at the clock."""
 _MAX_ROWS = 10_000_000
 _UNLIMITED = 2**62
 
@@ -187,6 +189,7 @@ class _Job:
     costs: CostModel
     ordered: tuple[EngineRequest, ...]
     max_in_flight: int
+    until_s: float
 
 
 def simulate(
@@ -200,13 +203,15 @@ def simulate(
     *,
     concurrency: int | None = None,
     backend: Backend = "auto",
+    until_s: float | None = None,
 ) -> SimulatedRun:
     """Serve `requests` under an effective configuration until all are done.
 
     Open loop by their arrival times; with `concurrency` a closed loop, in which arrival times only
-    give the order. `backend` `auto` runs compiled once `warm_up` was called, interpreted before;
-    the results do not depend on it. Raises InvalidInputError for a prompt that leaves no room for
-    output within max_model_len.
+    give the order. With `until_s` the run stops some steps after that moment, whatever is left
+    unfinished; until then nothing differs from the whole run. `backend` `auto` runs compiled once
+    `warm_up` was called, interpreted before; the results do not depend on it. Raises
+    InvalidInputError for a prompt that leaves no room for output within max_model_len.
     """
     hardware = hardware or Hardware.nominal()
     memory = memory_account(gpu, count, model, config, max_model_len, hardware)
@@ -221,7 +226,14 @@ def simulate(
                 f"request {request.request_id}: a prompt of {request.prompt_tokens} tokens leaves "
                 f"no room for output within max_model_len {max_model_len}"
             )
-    job = _Job(limits, memory, costs, ordered, _UNLIMITED if concurrency is None else concurrency)
+    job = _Job(
+        limits,
+        memory,
+        costs,
+        ordered,
+        _UNLIMITED if concurrency is None else concurrency,
+        float("inf") if until_s is None else until_s,
+    )
     return _run(job, tuple(r.request_id for r in requests), backend)
 
 
@@ -255,14 +267,15 @@ def _run(job: _Job, ids: tuple[int, ...], backend: Backend) -> SimulatedRun:
     costs = _costs(job, arrays=arrays)
     if arrays:
         state, load = _as_arrays(state), _as_arrays(load)
-    size = _FIRST_ROWS
-    while status == RECORD_FULL and size <= _MAX_ROWS:
+    ends = job.until_s != float("inf")
+    size = _ROWS_BETWEEN_LOOKS if ends else _FIRST_ROWS
+    while status == RECORD_FULL and size <= _MAX_ROWS and load.clock[0] < job.until_s:
         record = _empty_record(size, arrays=arrays)
         status, used = advance(
             limits, costs, state, load, record, job.memory.num_blocks, job.max_in_flight
         )
         rows.append(StepRecord._make([column[:used] for column in record]))
-        size *= 2
+        size = size if ends else 2 * size
     return _result(job, ids, state, load, rows, status)
 
 
@@ -383,7 +396,7 @@ def _result(
         cost_model=job.costs,
         counters={name: int(state.numbers[index]) for name, index in _COUNTERS.items()},
         out_of_memory=status == RAN_OUT_OF_MEMORY,
-        stalled=status in (STALLED, RECORD_FULL),
+        stalled=status == STALLED or (status == RECORD_FULL and load.clock[0] < job.until_s),
     )
 
 

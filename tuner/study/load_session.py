@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from objectives.measurement import EngineFacts, Measurement
 from tuner.domain.clock import Clock
@@ -51,7 +52,9 @@ BURST_INSTANT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class Loaded:
+    """What came of a load plan, and what the engine reported meanwhile."""
+
     result: LoadResult
     series: MetricSeries
 
@@ -62,6 +65,28 @@ class LoadSession:
     def __init__(self, clock: Clock, limits: InstrumentLimits = LIMITS) -> None:
         self._clock = clock
         self._limits = limits
+
+    def apply(
+        self,
+        plan: LoadPlan,
+        engine: RunningEngine,
+        directory: Path,
+        hooks: LoadHooks,
+        on_progress: Callable[[LoadProgress], None],
+    ) -> Loaded:
+        """Run a plan on the engine; the only place which takes time, so tests may replace it."""
+        period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
+        with MetricsScraper(f"{engine.base_url}/metrics", period_s, self._clock) as scraper:
+            result = run_load(
+                plan,
+                directory,
+                cancellation=hooks.cancellation,
+                on_progress=on_progress,
+                engine_alive=hooks.engine_alive,
+            )
+        series = scraper.series()
+        series.save(directory / "metrics.json")
+        return Loaded(result, series)
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -123,23 +148,13 @@ class LoadSession:
         purpose: str,
         segments: tuple[Segment, ...],
         hooks: LoadHooks,
-    ) -> _Loaded:
+    ) -> Loaded:
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
-        period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
-        with MetricsScraper(f"{engine.base_url}/metrics", period_s, self._clock) as scraper:
-            result = run_load(
-                plan,
-                directory,
-                cancellation=hooks.cancellation,
-                on_progress=_progress(purpose, hooks),
-                engine_alive=hooks.engine_alive,
-            )
-        series = scraper.series()
-        series.save(directory / "metrics.json")
-        _require_whole(result, plan, purpose)
-        return _Loaded(result, series)
+        loaded = self.apply(plan, engine, directory, hooks, _progress(purpose, hooks))
+        _require_whole(loaded.result, plan, purpose)
+        return loaded
 
 
 def workload_of(request: AttemptRequest) -> Workload:

@@ -28,6 +28,7 @@ def serve(
     max_model_len: int = 4096,
     hardware: Hardware | None = None,
     concurrency: int | None = None,
+    until_s: float | None = None,
 ) -> SimulatedRun:
     return simulate(
         requests,
@@ -39,6 +40,7 @@ def serve(
         hardware,
         concurrency=concurrency,
         backend="python",
+        until_s=until_s,
     )
 
 
@@ -106,6 +108,34 @@ def test_a_closed_loop_keeps_its_concurrency() -> None:
     # A new request begins when one has ended, so nobody waits long.
     assert float(np.nanmax(run.ttft_s)) < 1.0
     assert run.entered_s.max() > 0.0
+
+
+@pytest.mark.parametrize("concurrency", [None, 8])
+def test_a_run_that_is_stopped_shows_what_the_whole_one_showed_until_then(
+    concurrency: int | None,
+) -> None:
+    load = random_load(400, 1, prompt=(50, 100), output=(5, 40), rate_per_s=20.0)
+    whole = serve(load, config(64, 2048), concurrency=concurrency)
+    until_s = whole.end_s / 4
+    stopped = serve(load, config(64, 2048), concurrency=concurrency, until_s=until_s)
+    assert len(stopped.steps) < len(whole.steps)
+    assert stopped.end_s >= until_s
+    assert not stopped.stalled
+    assert not stopped.finished.all()
+    ended = whole.last_token_s <= until_s
+    assert ended.any()
+    np.testing.assert_array_equal(stopped.last_token_s[ended], whole.last_token_s[ended])
+    np.testing.assert_array_equal(
+        stopped.steps.duration_s, whole.steps.duration_s[: len(stopped.steps)]
+    )
+
+
+def test_a_run_that_is_over_before_its_end_is_the_whole_run() -> None:
+    load = random_load(20, 1, prompt=(50, 100), output=(5, 40), rate_per_s=20.0)
+    whole = serve(load, config(64, 2048))
+    ended = serve(load, config(64, 2048), until_s=whole.end_s + 1.0)
+    assert ended.finished.all()
+    np.testing.assert_array_equal(ended.last_token_s, whole.last_token_s)
 
 
 def test_a_configuration_that_does_not_start_gives_its_failure_and_nothing_else() -> None:
