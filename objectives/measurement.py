@@ -98,7 +98,12 @@ class CapacitySegment:
 
     @property
     def preemptions_per_request(self) -> float | None:
-        """Preemptions in the window over requests finished in it; None when not measured."""
+        """Preemptions in the window over requests finished in it; None when not measured.
+
+        In a window too short for any request to finish, no preemption at all is 0 per request.
+        """
+        if self.preemptions == 0 and self.requests.unfinished > 0:
+            return 0.0
         if self.preemptions is None or self.requests.completed == 0:
             return None
         return self.preemptions / self.requests.completed

@@ -13,6 +13,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+# Imported for the fork server, which preloads this module: the search imports them when it needs
+# them, which in every forked driver anew costs more than the rest of its study.
+import optuna.samplers  # noqa: F401
+import scipy.stats.qmc  # noqa: F401
+
 from objectives.measurement import EngineFacts, Measurement
 from tests.support.study_fakes import at_once
 from tests.support.study_measurements import measurement
@@ -173,7 +178,7 @@ def patient_executor(clock: Clock, locations: Locations, checkpoint: Checkpoint)
 
 
 def locations_in(directory: Path) -> Locations:
-    return Locations(DatabaseUrl.of_file(directory / "studies.db"), directory)
+    return Locations(DatabaseUrl.of_file(directory / "servetune.db"), directory)
 
 
 def main(order: dict[str, object]) -> None:

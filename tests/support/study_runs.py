@@ -41,11 +41,11 @@ def document(trials: int = 4, **changes: Any) -> dict[str, Any]:
         "workload": {
             "lengths": {
                 "prompt_tokens": {"type": "constant", "value": 600},
-                "output_tokens": {"type": "constant", "value": 60},
+                "output_tokens": {"type": "constant", "value": 20},
             },
             "warmup_s": 2,
-            "latency_window_s": 10,
-            "capacity_window_s": 8,
+            "latency_window_s": 12,
+            "capacity_window_s": 10,
         },
         "budget": {"trials": trials},
         "confirmation": {"finalists": 1, "rounds": 2, "max_rounds": 2},
@@ -144,9 +144,9 @@ def _assert_ledgers_agree(directory: Path, history: History) -> None:
     assert {t.state.name for t in told.values()} <= {"COMPLETE", "FAIL"}
     ours = {t.optuna_number: t for t in history.trials if t.optuna_number is not None}
     for number, trial in ours.items():
-        if trial.state is TrialState.COMPLETE:
-            assert told[number].state.name == "COMPLETE"
-            assert told[number].values == [score_value(trial.score)]
+        score = score_value(trial.score)
+        if trial.state is TrialState.COMPLETE and score is not None:
+            assert told[number].values == [score]
         elif trial.state is TrialState.INFEASIBLE:
             assert any(value > 0 for value in told[number].constraints.values())
     strangers = [t for n, t in told.items() if n not in ours and t.state.name == "COMPLETE"]

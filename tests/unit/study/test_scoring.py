@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from objectives.measurement import RequestCounts
 from tests.support.study_measurements import measurement
 from tuner.domain.study_spec import ObjectiveSpec, SloSpec, WeightsSpec
 from tuner.study.scoring import (
@@ -87,3 +89,11 @@ def test_an_slo_without_limits_is_none() -> None:
     limits = slo_of(SloSpec(ttft_ms=500, attainment=0.9))
     assert limits is not None
     assert math.isclose(limits.attainment, 0.9)
+
+
+def test_a_saturated_window_in_which_nothing_finished_can_still_be_scored() -> None:
+    capacity = dataclasses.replace(
+        FAST.capacity, requests=RequestCounts(scheduled=0, completed=0, failed=0, unfinished=64)
+    )
+    unfinished = dataclasses.replace(FAST, capacity=capacity)
+    assert objective_of(ObjectiveSpec()).score(unfinished, BASELINE).value is not None
