@@ -1,4 +1,4 @@
-"""Latencies of single requests, by the definitions of docs/measurement.md. Milliseconds.
+"""Latencies of single requests in milliseconds.
 
 t_due is the scheduled moment, t_sent the write to the socket, t_1 and t_last the first and the
 last frame with tokens, n the answer's tokens, k_1 those of its first frame.
