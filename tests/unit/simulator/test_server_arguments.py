@@ -91,6 +91,13 @@ def test_flags_are_read_in_vllms_spelling() -> None:
     assert (arguments.host, arguments.port) == ("127.0.0.1", 9)
 
 
+@pytest.mark.parametrize("args", ["-O1 M", "-O 1 M", "M -O1", "M --optimization-level 1"])
+def test_the_optimization_level_has_a_spelling_of_its_own(args: str) -> None:
+    arguments = read_arguments(args.split())
+
+    assert (arguments.model, arguments.config.get("optimization-level")) == ("M", 1)
+
+
 def test_defaults_are_vllms() -> None:
     arguments = read_arguments([])
 

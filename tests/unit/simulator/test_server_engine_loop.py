@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.simulated_server import launch_of, until
 from tuner.simulator.engine_model import simulate
@@ -290,3 +292,47 @@ def test_late_tokens_are_merged_but_none_is_lost() -> None:
             assert any(receiver.deliveries < 300 for _, receiver in pairs)
 
     asyncio.run(serve())
+
+
+_SHAPES = st.lists(
+    st.tuples(st.integers(1, 400), st.integers(1, 40), st.floats(0.0, 0.05)),
+    min_size=1,
+    max_size=12,
+)
+_FLAGS = st.tuples(
+    st.sampled_from(["1", "3", "32"]),
+    st.sampled_from(["64", "512"]),
+    st.sampled_from(["--enable-prefix-caching", "--no-enable-prefix-caching"]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(_SHAPES, _FLAGS)
+def test_no_schedule_of_this_process_changes_the_engines_times(
+    shapes: list[tuple[int, int, float]], flags: tuple[str, str, str]
+) -> None:
+    seqs, tokens, caching = flags
+    launch = launch_of("--max-num-seqs", seqs, "--max-num-batched-tokens", tokens, caching)
+
+    async def serve() -> list[dict[str, Any]]:
+        async with running(launch, time_scale=1e5) as engine:
+            arrival_s = engine.clock.now_s() + 5000.0
+            pairs = []
+            for prompt, output, gap_s in shapes:
+                arrival_s += gap_s
+                pairs.append(submit(engine, prompt, output, arrival_s))
+            await ends(*(receiver for _, receiver in pairs))
+            assert [receiver.tokens for _, receiver in pairs] == [o for _, o, _ in shapes]
+            assert engine.truth is not None
+            return sorted(engine.truth.requests, key=lambda entry: int(entry["id"][5:]))
+
+    truth = asyncio.run(serve())
+    requests = [
+        EngineRequest(i, entry["arrival_s"], prompt, output)
+        for i, (entry, (prompt, output, _)) in enumerate(zip(truth, shapes, strict=True))
+    ]
+    run = simulate(requests, launch.config, launch.gpu, 1, launch.model, launch.max_model_len)
+
+    assert [entry["first_token_s"] for entry in truth] == pytest.approx(list(run.first_token_s))
+    assert [entry["last_token_s"] for entry in truth] == pytest.approx(list(run.last_token_s))
+    assert [entry["preemptions"] for entry in truth] == list(run.preemptions)

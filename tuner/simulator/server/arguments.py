@@ -92,6 +92,8 @@ def read_arguments(args: Sequence[str]) -> ServeArguments:
 
 def _is_known(token: str) -> FlagInfo | None:
     """The flag an option token names in this version of vLLM, or None."""
+    if token.startswith("-O"):
+        return flag("optimization-level")
     name, _ = resolve(token.partition("=")[0])
     info = flag(name) or flag(name.partition(".")[0])
     if info is None or has_flag(info, VLLM_VERSION) is False:
@@ -117,9 +119,15 @@ def _unrecognized(args: Sequence[str]) -> list[str]:
         if info is None:
             found += [token, *values]
             position += len(values)
-        elif not info.is_boolean and "=" not in token:
+        elif _takes_values(token, info):
             position += len(values) if info.type.value == "words" else min(1, len(values))
     return found
+
+
+def _takes_values(token: str, info: FlagInfo) -> bool:
+    """Whether the flag's value is not part of the token: `-O3` and `--name=value` carry theirs."""
+    attached = "=" in token or (token.startswith("-O") and len(token) > 2)
+    return not info.is_boolean and not attached
 
 
 def _values_after(args: Sequence[str], position: int) -> list[str]:

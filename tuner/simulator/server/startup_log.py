@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tuner.domain.diagnosis import Phase
 from tuner.domain.engine_config import EngineConfig
@@ -13,7 +14,9 @@ from tuner.simulator.server import tracebacks
 from tuner.simulator.server.arguments import VLLM_VERSION, ServeArguments
 from tuner.simulator.server.config_check import ConfigFault
 from tuner.simulator.server.engine_log import API_SERVER, ENGINE_CORE, EngineLog
-from tuner.simulator.server.launch import Launch
+
+if TYPE_CHECKING:
+    from tuner.simulator.server.launch import Launch
 
 _LOGO = (
     "",
