@@ -9,7 +9,7 @@ from objectives.constraints import constraint_of, infeasibility_grade
 from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.engine.launcher import ProcessIdentity
-from tuner.errors import CancelledError, StudyFailedError
+from tuner.errors import CancelledError, StartupError, StudyFailedError
 from tuner.store.attempts import NewAttempt
 from tuner.store.records import AttemptEnd, AttemptRecord, TrialRecord
 from tuner.store.trials import TrialEnd
@@ -105,7 +105,12 @@ def _execute(
     context.monitor.attempt_started(trial.number)
     listener = _Recorder(context, attempt)
     request = _request(context, trial, attempt, measuring)
-    result = context.executor.execute(request, listener, context.cancellation)
+    try:
+        result = context.executor.execute(request, listener, context.cancellation)
+    except StartupError:
+        # Nothing can run here; the trial is tried again once somebody has put that right.
+        context.ledger.lose_attempt(attempt.id)
+        raise
     context.monitor.attempt_ended()
     return attempt, result
 
