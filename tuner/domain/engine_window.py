@@ -19,6 +19,12 @@ class EngineWindow:
     prefix_hit_rate: float | None = None
     """Share of prompt tokens answered by the prefix cache."""
 
+    ttft_mean_ms: float | None = None
+    """Mean time to first token by the engine's own clock, from a request's arrival there."""
+
+    itl_mean_ms: float | None = None
+    """Mean gap between tokens by the engine's own clock."""
+
     gpu_utilization: float | None = None
     restarted: bool = False
     """A counter fell: the engine was started anew within the window."""

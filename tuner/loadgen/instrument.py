@@ -12,7 +12,11 @@ from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import FloatArray
-from tuner.loadgen.request_metrics import tokens_within
+from tuner.loadgen.request_metrics import (
+    first_token_mean_ms,
+    token_gap_mean_ms,
+    tokens_within,
+)
 from tuner.loadgen.statistics import quantile
 
 
@@ -45,6 +49,13 @@ class InstrumentLimits:
     fewest_tokens_to_compare: int = 1000
     """The error is relative to at least this many."""
 
+    clock_error: float = 0.15
+    """Only for an engine faster than real time, which is embedded and must keep up with its own
+    clock: between its mean token gap and ours, and between its mean TTFT and ours as a share of
+    the TTFT p95. (A real engine's clock begins behind its HTTP server, and what that adds is no
+    error: users wait for it.)"""
+
+    clock_error_floor_ms: float = 5.0
     prefix_hit_rate: float = 0.02
     """Prompts are unique: a prefix cache that answers was not empty for our requests."""
 
@@ -82,6 +93,7 @@ def instrument(
     reasons = (
         *_timing_reasons(facts, time_scale, ttft_p95_ms, slo_ttft_ms, limits),
         *_count_reasons(facts, limits),
+        *_clock_reasons(segments, engine_windows, time_scale, ttft_p95_ms, limits),
         *_segment_reasons(segments, engine_windows),
     )
     return Instrument(
@@ -151,6 +163,32 @@ def _count_reasons(facts: _Facts, limits: InstrumentLimits) -> Iterator[str]:
     hits = facts.prefix_hit_rate
     if hits is not None and hits > limits.prefix_hit_rate:
         yield f"the prefix cache answered {hits:.1%} of unique prompts"
+
+
+def _clock_reasons(
+    segments: Sequence[SegmentResult],
+    engine_windows: Sequence[EngineWindow],
+    time_scale: float,
+    ttft_p95_ms: float | None,
+    limits: InstrumentLimits,
+) -> Iterator[str]:
+    if time_scale <= 1.0:
+        return
+    for result, window in zip(segments, engine_windows, strict=True):
+        start_s = result.segment.warmup_s
+        end_s = start_s + result.segment.window_s
+        open_loop = isinstance(result.segment, OpenLoopSegment)
+        first_ms = first_token_mean_ms(result.records, start_s, end_s) if open_loop else None
+        gap_ms = token_gap_mean_ms(result.records, start_s, end_s)
+        for what, ours, theirs, scale_ms in (
+            ("first tokens took", first_ms, window.ttft_mean_ms, ttft_p95_ms),
+            ("tokens took", gap_ms, window.itl_mean_ms, window.itl_mean_ms),
+        ):
+            if ours is None or theirs is None:
+                continue
+            limit_ms = max(limits.clock_error * (scale_ms or 0.0), limits.clock_error_floor_ms)
+            if abs(ours - theirs) > limit_ms:
+                yield f"{what} {ours:.0f} ms here but {theirs:.0f} ms by the engine's own clock"
 
 
 def _segment_reasons(

@@ -59,6 +59,22 @@ def itl_ms(records: Records, chosen: BoolArray) -> FloatArray:
     return np.repeat(gaps_ms / tokens, np.maximum(1, np.rint(tokens)).astype(np.int64))
 
 
+def first_token_mean_ms(records: Records, start_s: float, end_s: float) -> float | None:
+    """Mean of t_1 - t_sent of the first tokens that came within [start_s, end_s)."""
+    came = (records.first_s >= start_s) & (records.first_s < end_s)
+    return float(ttft_from_send_ms(records)[came].mean()) if came.any() else None
+
+
+def token_gap_mean_ms(records: Records, start_s: float, end_s: float) -> float | None:
+    """Mean time per token of the gaps that ended within [start_s, end_s)."""
+    owner = records.frame_request
+    ends_s = records.frame_s[1:]
+    inside = (owner[1:] == owner[:-1]) & (ends_s >= start_s) & (ends_s < end_s)
+    tokens = float(records.frame_tokens[1:][inside].sum())
+    gaps_ms = np.diff(records.frame_s)[inside] * 1000
+    return float(gaps_ms.sum()) / tokens if tokens else None
+
+
 def tokens_within(records: Records, start_s: float, end_s: float, bins: int) -> FloatArray:
     """Tokens of all requests that arrived in each of `bins` equal parts of [start_s, end_s]."""
     counts, _ = np.histogram(

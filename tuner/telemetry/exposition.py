@@ -23,6 +23,10 @@ class EngineMetric(Enum):
     PREFIX_QUERIES = "prefix_queries"
     PREFIX_HITS = "prefix_hits"
     FINISHED_REQUESTS = "finished_requests"
+    TTFT_SUM_S = "ttft_sum_s"
+    TTFT_COUNT = "ttft_count"
+    ITL_SUM_S = "itl_sum_s"
+    ITL_COUNT = "itl_count"
 
 
 class Combine(Enum):
@@ -61,6 +65,16 @@ SOURCES: Mapping[EngineMetric, Source] = {
         is_counter=True,
     ),
     EngineMetric.FINISHED_REQUESTS: Source(("vllm:request_success_total",), is_counter=True),
+    EngineMetric.TTFT_SUM_S: Source(("vllm:time_to_first_token_seconds_sum",), is_counter=True),
+    EngineMetric.TTFT_COUNT: Source(("vllm:time_to_first_token_seconds_count",), is_counter=True),
+    EngineMetric.ITL_SUM_S: Source(
+        ("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
+        is_counter=True,
+    ),
+    EngineMetric.ITL_COUNT: Source(
+        ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
+        is_counter=True,
+    ),
 }
 """Verified against vLLM 0.8.5 to 0.33.0. `…_created` samples have other names and never match."""
 

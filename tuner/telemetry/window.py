@@ -16,7 +16,15 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         running_peak=series.peak(EngineMetric.RUNNING, start_s, end_s),
         waiting_peak=series.peak(EngineMetric.WAITING, start_s, end_s),
         generation_tokens=series.delta(EngineMetric.GENERATION_TOKENS, start_s, end_s),
-        prefix_hit_rate=_prefix_hit_rate(series, start_s, end_s),
+        prefix_hit_rate=_ratio(
+            series, EngineMetric.PREFIX_HITS, EngineMetric.PREFIX_QUERIES, start_s, end_s
+        ),
+        ttft_mean_ms=_mean_ms(
+            series, EngineMetric.TTFT_SUM_S, EngineMetric.TTFT_COUNT, start_s, end_s
+        ),
+        itl_mean_ms=_mean_ms(
+            series, EngineMetric.ITL_SUM_S, EngineMetric.ITL_COUNT, start_s, end_s
+        ),
         restarted=any(
             series.was_reset(metric, start_s, end_s)
             for metric, source in SOURCES.items()
@@ -25,8 +33,17 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
     )
 
 
-def _prefix_hit_rate(series: MetricSeries, start_s: float, end_s: float) -> float | None:
-    """Hits over queries, both in the engine's own unit; None without any query."""
-    queries = series.delta(EngineMetric.PREFIX_QUERIES, start_s, end_s)
-    hits = series.delta(EngineMetric.PREFIX_HITS, start_s, end_s)
-    return hits / queries if queries and hits is not None else None
+def _ratio(
+    series: MetricSeries, part: EngineMetric, whole: EngineMetric, start_s: float, end_s: float
+) -> float | None:
+    """Growth of one counter over that of another; None where the other did not grow."""
+    of_part = series.delta(part, start_s, end_s)
+    of_whole = series.delta(whole, start_s, end_s)
+    return of_part / of_whole if of_whole and of_part is not None else None
+
+
+def _mean_ms(
+    series: MetricSeries, total: EngineMetric, count: EngineMetric, start_s: float, end_s: float
+) -> float | None:
+    mean_s = _ratio(series, total, count, start_s, end_s)
+    return None if mean_s is None else mean_s * 1000

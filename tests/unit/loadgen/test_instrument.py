@@ -172,3 +172,40 @@ def test_what_was_not_measured_is_none() -> None:
     assert verdict.client_cpu_share is None
     assert verdict.loop_stall_max_ms is None
     assert verdict.prefix_hit_rate is None
+
+
+def two_tokens(ttft_s: float, gap_s: float) -> SegmentResult:
+    rows = [
+        Row(due_s=due_s, sent_s=due_s, frames=(due_s + ttft_s, due_s + ttft_s + gap_s))
+        for due_s in (11.0, 12.0, 13.0)
+    ]
+    return result_of(open_segment(), rows, health=HEALTH)
+
+
+def test_an_embedded_engine_that_falls_behind_its_own_clock_is_found_out() -> None:
+    own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
+    late = judge(two_tokens(0.3, 0.3), windows=(own,), time_scale=10.0, ttft_p95_ms=500.0)
+    assert late.reasons == (
+        "first tokens took 300 ms here but 200 ms by the engine's own clock",
+        "tokens took 300 ms here but 100 ms by the engine's own clock",
+    )
+
+
+def test_an_embedded_engine_may_differ_a_little_from_its_own_clock() -> None:
+    own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
+    near = two_tokens(0.26, 0.11)
+    assert judge(near, windows=(own,), time_scale=10.0, ttft_p95_ms=500.0).valid
+    quick = EngineWindow(ttft_mean_ms=1.0, itl_mean_ms=1.0)
+    assert judge(two_tokens(0.004, 0.004), windows=(quick,), time_scale=10.0).valid
+
+
+def test_a_real_engine_is_not_held_to_its_own_clock() -> None:
+    own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
+    assert judge(two_tokens(0.9, 0.9), windows=(own,), ttft_p95_ms=500.0).valid
+
+
+def test_the_time_to_first_token_in_saturation_only_measures_the_queue() -> None:
+    own = EngineWindow(ttft_mean_ms=200.0)
+    row = Row(sent_s=11.0, frames=(15.0, 15.1))
+    saturated = result_of(closed_segment(), [row], health=HEALTH)
+    assert judge(saturated, windows=(own,), time_scale=10.0).valid

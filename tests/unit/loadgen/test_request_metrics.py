@@ -9,8 +9,10 @@ from tests.support.load_records import NAN, Row, records_of
 from tuner.loadgen.records import FloatArray, Outcome
 from tuner.loadgen.request_metrics import (
     e2e_ms,
+    first_token_mean_ms,
     frame_gaps_ms,
     itl_ms,
+    token_gap_mean_ms,
     tokens_within,
     tpot_ms,
     ttft_from_due_ms,
@@ -98,6 +100,20 @@ def test_itl_is_per_token_where_a_frame_holds_several() -> None:
 def test_no_frames_no_gaps() -> None:
     records = records_of([Row(outcome=Outcome.NOT_SENT)])
     assert itl_ms(records, np.array([True])).size == 0
+
+
+def test_means_of_a_window_count_what_arrived_in_it() -> None:
+    records = records_of(
+        [
+            Row(sent_s=9.0, frames=(9.5, 10.5, 12.5), frame_tokens=(1, 1, 2)),
+            Row(sent_s=10.0, frames=(11.0, 21.0)),
+            Row(sent_s=12.0, frames=(15.0,)),
+        ]
+    )
+    assert first_token_mean_ms(records, 10.0, 20.0) == pytest.approx(2000.0)
+    assert token_gap_mean_ms(records, 10.0, 20.0) == pytest.approx(1000.0)
+    assert first_token_mean_ms(records, 30.0, 40.0) is None
+    assert token_gap_mean_ms(records, 30.0, 40.0) is None
 
 
 def test_tokens_count_where_they_arrive() -> None:

@@ -56,6 +56,23 @@ def test_the_newest_names_are_read() -> None:
     }
 
 
+def test_sums_and_counts_of_histograms_are_read() -> None:
+    text = (
+        'vllm:time_to_first_token_seconds_bucket{le="+Inf"} 4\n'
+        "vllm:time_to_first_token_seconds_sum 2.5\n"
+        "vllm:time_to_first_token_seconds_count 4\n"
+        "vllm:time_per_output_token_seconds_sum 1.5\n"
+        "vllm:time_per_output_token_seconds_count 30\n"
+    )
+    snapshot = parse_exposition(text)
+    assert dict(snapshot.values) == {
+        EngineMetric.TTFT_SUM_S: 2.5,
+        EngineMetric.TTFT_COUNT: 4.0,
+        EngineMetric.ITL_SUM_S: 1.5,
+        EngineMetric.ITL_COUNT: 30.0,
+    }
+
+
 def test_the_engines_own_account_of_its_cache_is_read() -> None:
     config = parse_exposition(NEWEST).cache_config
     assert (config["block_size"], config["num_gpu_blocks"]) == ("128", "256")
@@ -134,5 +151,6 @@ def test_label_values_may_hold_anything() -> None:
 def test_every_quantity_has_a_source_and_counters_have_counters_names() -> None:
     assert set(SOURCES) == set(EngineMetric)
     for source in SOURCES.values():
-        assert all(name.endswith("_total") == source.is_counter for name in source.names)
+        endings = ("_total", "_sum", "_count")
+        assert all(name.endswith(endings) == source.is_counter for name in source.names)
         assert not (source.is_counter and source.combine is Combine.MEAN)

@@ -75,6 +75,25 @@ def test_no_prompt_has_no_hit_rate() -> None:
     assert engine_window(series, 1, 2).prefix_hit_rate is None
 
 
+def test_the_engines_own_latencies_are_means_over_the_window() -> None:
+    series = MetricSeries(
+        (
+            scrape(0, ttft_sum_s=1.0, ttft_count=10, itl_sum_s=5.0, itl_count=100),
+            scrape(2, ttft_sum_s=3.0, ttft_count=14, itl_sum_s=6.0, itl_count=150),
+        )
+    )
+    window = engine_window(series, 0, 2)
+    assert window.ttft_mean_ms == pytest.approx(500.0)
+    assert window.itl_mean_ms == pytest.approx(20.0)
+
+
+def test_no_first_token_has_no_mean() -> None:
+    series = MetricSeries(
+        (scrape(0, ttft_sum_s=1, ttft_count=1), scrape(2, ttft_sum_s=1, ttft_count=1))
+    )
+    assert engine_window(series, 0, 2).ttft_mean_ms is None
+
+
 def test_no_hits_is_a_rate_of_zero() -> None:
     series = MetricSeries(
         (scrape(0, prefix_queries=5, prefix_hits=1), scrape(3, prefix_queries=9, prefix_hits=1))
