@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tuner.domain.states import AttemptOutcome, AttemptPurpose
 from tuner.domain.study_spec import BudgetSpec, StudySpec, WorkloadSpec
@@ -92,14 +92,14 @@ def search_end(
     wanted = account.gpu_minutes + starts * attempt_minutes
     if budget.gpu_minutes is not None and account.trials > 0 and wanted > budget.gpu_minutes:
         return f"{account.gpu_minutes:.1f} of {budget.gpu_minutes:g} GPU minutes are spent"
-    left_s = None if budget.deadline is None else (_aware(budget.deadline) - now).total_seconds()
+    left_s = None if budget.deadline is None else (budget.deadline - now).total_seconds()
     if left_s is not None and left_s < starts * attempt_s:
         return "the deadline leaves time for the confirmation only"
     return None
 
 
 def deadline_passed(budget: BudgetSpec, now: datetime) -> bool:
-    return budget.deadline is not None and _aware(budget.deadline) <= now
+    return budget.deadline is not None and budget.deadline <= now
 
 
 def extra_round_fits(budget: BudgetSpec, account: Spent, attempt_minutes: float) -> bool:
@@ -107,8 +107,3 @@ def extra_round_fits(budget: BudgetSpec, account: Spent, attempt_minutes: float)
     if budget.gpu_minutes is None:
         return True
     return account.gpu_minutes + attempt_minutes <= budget.gpu_minutes
-
-
-def _aware(deadline: datetime) -> datetime:
-    """A deadline without a zone is UTC."""
-    return deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.study_spec import StudySpec
+from tuner.errors import InvalidStudyError
+from tuner.study.space import search_space
+from tuner.study.target import SMALLEST_VOCABULARY, baseline_config, target_of
+
+
+def spec(**changes: Any) -> StudySpec:
+    document: dict[str, Any] = {
+        "model": {"id": "Qwen/Qwen2.5-7B-Instruct", "max_model_len": 8192},
+        "engine": {"kind": "simulated", "gpu": "L4", "hardware_seed": 5},
+        **changes,
+    }
+    return StudySpec.model_validate(document)
+
+
+def test_fixed_flags_belong_to_every_configuration() -> None:
+    study = spec(engine={"kind": "simulated", "flags": {"block-size": 32}})
+    target = target_of(study, Path())
+    assert target.with_searched({"max-num-seqs": 9}).as_dict() == {
+        "block-size": 32,
+        "max-model-len": 8192,
+        "max-num-seqs": 9,
+    }
+
+
+def test_the_baseline_leaves_to_the_engine_what_it_does_not_say() -> None:
+    study = spec(baseline={"flags": {"max-num-seqs": 7}})
+    assert baseline_config(study, target_of(study, Path())) == EngineConfig.of(
+        {"max-model-len": 8192, "max-num-seqs": 7}
+    )
+
+
+def test_the_context_is_the_flag_else_the_documents_else_the_models() -> None:
+    flag = spec(engine={"kind": "simulated", "flags": {"max-model-len": 1024}})
+    assert target_of(flag, Path()).max_model_len == 1024
+    assert target_of(spec(), Path()).max_model_len == 8192
+    bare = spec(model={"id": "Qwen/Qwen2.5-7B-Instruct"})
+    assert target_of(bare, Path()).max_model_len == 32768
+
+
+def test_the_forecast_knows_nothing_of_the_hidden_machine() -> None:
+    here, there = (
+        target_of(spec(), Path()),
+        target_of(spec(engine={"kind": "simulated", "gpu": "L4", "hardware_seed": 99}), Path()),
+    )
+    config = EngineConfig.of({"max-num-seqs": 64})
+    assert here.memory(config) == there.memory(config)
+
+
+def test_a_model_the_embedded_engine_does_not_know_is_a_fault_with_its_path() -> None:
+    with pytest.raises(InvalidStudyError) as caught:
+        target_of(spec(model={"id": "nobody/nothing"}), Path())
+    assert [fault.path for fault in caught.value.faults] == ["model.id"]
+
+
+def test_a_real_engine_needs_no_known_model_but_its_context() -> None:
+    engine = {"kind": "vllm"}
+    target = target_of(spec(model={"id": "my/own", "max_model_len": 2048}, engine=engine), Path())
+    assert target.geometry is None
+    assert target.forecaster() is None
+    assert target.memory(EngineConfig()) is None
+    assert target.vocabulary_size == SMALLEST_VOCABULARY
+    with pytest.raises(InvalidStudyError) as caught:
+        target_of(spec(model={"id": "my/own"}, engine=engine), Path())
+    assert caught.value.faults[0].path == "model.max_model_len"
+
+
+def test_a_model_path_is_relative_to_the_study_file(tmp_path: Path) -> None:
+    config = {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 1000,
+        "max_position_embeddings": 512,
+    }
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    target = target_of(spec(model={"path": "model"}), tmp_path)
+    assert target.vocabulary_size == 1000
+    assert target.max_model_len == 512
+
+
+def test_devices_of_a_real_engine_are_its_parallel_ranks() -> None:
+    flags = {"tensor-parallel-size": 4, "pipeline-parallel-size": 2}
+    study = spec(engine={"kind": "vllm", "flags": flags})
+    assert target_of(study, Path()).gpu_count == 8
+
+
+def test_equal_servers_are_equal_once_defaults_are_filled_in() -> None:
+    target = target_of(spec(), Path())
+    explicit = EngineConfig.of({"max-num-seqs": 256, "max-num-batched-tokens": 2048})
+    assert target.effective(EngineConfig()) == target.effective(explicit)
+
+
+def test_a_corner_where_nothing_is_safe_does_not_cost_the_whole_memory_map() -> None:
+    # On an L4, 32,768 tokens a step leave a 7B model no cache at all with many sequences.
+    study = spec()
+    space = search_space(study, target_of(study, Path()))
+    assert space.ceiling is not None
+    assert 0.85 < space.ceiling.at(1024, 8192) < 0.97
