@@ -126,8 +126,8 @@ class ScriptedServer:
                 for step in self.script(body):
                     if not await self._perform(step, reader, writer):
                         return
-        except ConnectionError:
-            pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client went away, or the server is being stopped
         finally:
             writer.close()
 
