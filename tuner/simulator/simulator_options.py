@@ -73,6 +73,11 @@ def simulator_option_argv(options: SimulatorOptions) -> tuple[str, ...]:
     return tuple(words)
 
 
+def simulator_help() -> str:
+    """The `--sim-…` options, one a line."""
+    return _parser().format_help().split("\n\n", 1)[1].replace("options:", "simulator options:")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="vllm", add_help=False, allow_abbrev=False)
     parser.add_argument("--sim-gpu", default="H100")

@@ -15,6 +15,12 @@ from tuner.simulator.gpus import gpu_preset
 from tuner.simulator.server import startup_log, tracebacks
 from tuner.simulator.server.arguments import USAGE, ServeArguments, UsageError, read_arguments
 from tuner.simulator.server.engine_log import EngineLog
+from tuner.simulator.server.help_text import (
+    general_help,
+    serve_help,
+    version_text,
+    wants_help,
+)
 
 EXIT_USAGE = 2
 EXIT_FAILED = 1
@@ -22,6 +28,10 @@ EXIT_FAILED = 1
 
 def main(args: Sequence[str]) -> int:
     """Run `tuner.simulator`'s command line; returns the exit code."""
+    asked = _asked_for_text(tuple(args))
+    if asked is not None:
+        sys.stdout.write(asked)
+        return 0
     try:
         if not args or args[0] != "serve":
             raise UsageError("argument subparser: invalid choice (choose from 'serve')")
@@ -36,6 +46,15 @@ def main(args: Sequence[str]) -> int:
     except InvalidInputError as error:
         return _usage(f"argument --sim-gpu: {error.message}")
     return _start(arguments, EngineLog(os.getpid()))
+
+
+def _asked_for_text(args: tuple[str, ...]) -> str | None:
+    """The help or version that was asked for, None when a server is to be started."""
+    if args[:1] in (("-v",), ("--version",)):
+        return version_text()
+    if args[:1] == ("serve",):
+        return serve_help() if wants_help(args[1:]) else None
+    return general_help() if wants_help(args) else None
 
 
 def _usage(message: str) -> int:
