@@ -57,7 +57,7 @@ def trial_table(report: Report) -> Table:
 
 
 def _row(trial: Report, report: Report) -> tuple[str, ...]:
-    flags = trial["flags"]
+    flags = {**(trial["applied"] or {}), **trial["flags"]}
     measured = _headline(trial)
     chunked = flags.get("enable-chunked-prefill")
     return (

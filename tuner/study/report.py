@@ -60,6 +60,7 @@ def _trial(trial: TrialRecord, history: History) -> JsonObject:
         "origin": trial.origin.value,
         "state": trial.state.value,
         "flags": trial.config.as_dict(),
+        "applied": applied_flags(scored.measurement) if scored else None,
         "score": _copy(trial.score),
         "measurement": measurement_to_dict(scored.measurement) if scored else None,
         "infeasibility": _copy(trial.infeasibility),
@@ -96,6 +97,17 @@ def _failure(trial: TrialRecord) -> JsonObject | None:
         "remedies": [
             {"knob": r.knob, "direction": r.direction, "value": r.value} for r in diagnosis.remedies
         ],
+    }
+
+
+def applied_flags(measurement: Measurement) -> JsonObject:
+    """The searched flags as the engine applied them, its own defaults included; null if unknown."""
+    engine = measurement.engine
+    return {
+        "max-num-seqs": engine.max_num_seqs,
+        "max-num-batched-tokens": engine.max_num_batched_tokens,
+        "enable-chunked-prefill": engine.chunked_prefill,
+        "gpu-memory-utilization": engine.gpu_memory_utilization,
     }
 
 

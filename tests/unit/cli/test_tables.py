@@ -27,6 +27,7 @@ def trial(number: int, **changes: Any) -> dict[str, Any]:
         "origin": "space_filling",
         "state": "complete",
         "flags": {"max-num-seqs": 128, "enable-chunked-prefill": True},
+        "applied": None,
         "score": {"value": 0.1},
         "measurement": {},
         "infeasibility": None,
@@ -108,6 +109,18 @@ def test_failures_name_their_class() -> None:
     text = drawn(report(trials=[failed, predicted]))
     assert "infeasible: kv_too_small" in text
     assert "infeasible: oom_profile" in text
+
+
+def test_defaults_are_shown_as_the_engine_applied_them() -> None:
+    applied = {
+        "max-num-seqs": 256,
+        "max-num-batched-tokens": 2048,
+        "enable-chunked-prefill": True,
+        "gpu-memory-utilization": 0.92,
+    }
+    text = drawn(report(trials=[trial(0, flags={}, applied=applied)]))
+    for shown in ("256", "2048", " on ", "0.92"):
+        assert shown in text, shown
 
 
 def test_square_brackets_in_texts_survive() -> None:
