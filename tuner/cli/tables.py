@@ -59,13 +59,13 @@ def trial_table(report: Report) -> Table:
 def _row(trial: Report, report: Report) -> tuple[str, ...]:
     flags = {**(trial["applied"] or {}), **trial["flags"]}
     measured = _headline(trial)
-    chunked = flags.get("enable-chunked-prefill")
+    on_or_off: dict[object, str] = {True: "on", False: "off"}
     return (
         str(trial["number"]),
         trial["origin"].replace("_", " "),
         _plain(flags.get("max-num-seqs")),
         _plain(flags.get("max-num-batched-tokens")),
-        {True: "on", False: "off"}.get(chunked, UNKNOWN),
+        on_or_off.get(flags.get("enable-chunked-prefill"), UNKNOWN),
         _plain(flags.get("gpu-memory-utilization")),
         _number(measured.get("ttft_p95_ms"), "{:,.0f} ms"),
         _number(measured.get("tpot_p95_ms"), "{:,.1f} ms"),
