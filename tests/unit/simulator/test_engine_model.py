@@ -61,6 +61,15 @@ def test_times_are_counted_from_arrival_and_per_token() -> None:
     assert run.max_gap_s[0] == pytest.approx(run.steps.duration_s[1:].max())
 
 
+def test_the_largest_gap_is_kept_when_smaller_ones_follow() -> None:
+    load = [request(1, 100, 60), request(2, 2000, 2, at_s=0.1)]
+    run = serve(load, config(8, 4096))
+    row = int(np.flatnonzero(run.steps.prefill_tokens == 2000)[0])
+    assert run.steps.decode_tokens[row] == 1
+    assert run.max_gap_s[0] == pytest.approx(run.steps.duration_s[row])
+    assert run.max_gap_s[0] > 2 * run.steps.duration_s[-1]
+
+
 def test_results_come_in_the_order_of_the_requests_given() -> None:
     late, early = request(10, 500, 3, at_s=5.0), request(20, 50, 7, at_s=0.0)
     run = serve([late, early], config(8, 2048))

@@ -260,6 +260,7 @@ def test_two_devices_share_weights_and_cache() -> None:
     assert two.weights_bytes == pytest.approx(one.weights_bytes / 2)
     assert two.kv_bytes_per_token == one.kv_bytes_per_token / 2
     assert two.kv_cache_tokens > 2 * one.kv_cache_tokens
+    assert two.non_torch_bytes == pytest.approx(1.5 * one.non_torch_bytes), "NCCL's buffers"
 
 
 def test_more_devices_than_there_are_is_refused_in_the_engine_words() -> None:

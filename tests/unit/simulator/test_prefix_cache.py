@@ -133,6 +133,16 @@ def test_a_preempted_request_finds_its_own_blocks_again() -> None:
     assert engine.recomputed_tokens == sum(s.scheduled_tokens for s in steps) - 2 * 87
 
 
+def test_a_preempted_copy_uses_the_blocks_of_the_one_that_was_faster() -> None:
+    engine = scheduler(config(8, 2048), num_blocks=10, max_model_len=160)
+    for index in (1, 2):
+        engine.add(request(index, 64, 40, prefix=(1, 2, 3, 4)))
+    drain(engine)
+    assert engine.preemptions == 1
+    # Four blocks are found again; only what came after them is computed twice.
+    assert 0 < engine.recomputed_tokens < 20
+
+
 def test_the_cache_can_be_reset_when_nobody_uses_it() -> None:
     engine = scheduler(config(8, 2048), num_blocks=50)
     engine.add(request(1, 160, 5, prefix=tuple(range(10))))

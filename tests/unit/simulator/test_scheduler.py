@@ -214,6 +214,23 @@ def test_the_least_urgent_is_preempted_under_priority() -> None:
     assert [i for s in steps for i in s.finished] == [2, 1]
 
 
+def test_the_budget_of_a_preempted_request_goes_to_those_behind_it() -> None:
+    engine = scheduler(config(8, 20, scheduling_policy="priority"), num_blocks=4, max_model_len=64)
+    engine.add(request(1, 16, 30, priority=9))
+    engine.step(0.0)
+    engine.add(request(2, 31, 30, priority=0))
+    # 19 tokens of the second prompt fit beside the decode, 12 are left.
+    engine.step(0.0)
+    engine.step(0.0)
+    engine.add(request(3, 16, 30, priority=0))
+    while not (step := engine.step(0.0)).preempted:
+        assert step.scheduled_tokens <= 20
+    assert step.preempted == (1,)
+    # The least urgent had been given its token; it is not counted against the others.
+    assert 1 not in step.emitted
+    assert step.decode_tokens == len(step.emitted)
+
+
 def test_a_preempted_request_keeps_its_tokens() -> None:
     engine = scheduler(config(8, 2048), num_blocks=8, max_model_len=128)
     engine.add(request(1, 48, 40))

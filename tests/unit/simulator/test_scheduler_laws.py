@@ -99,6 +99,9 @@ def check_blocks(engine: Scheduler) -> None:
     assert all(state.private[slot] >= 0 for slot in engine._slot_of.values())
     assert blocks_accounted_for(engine) == engine.num_blocks
     running = state.running[: engine.running]
+    for slot in set(engine._slot_of.values()) - set(running):
+        holdings = (state.private[slot], state.shared[slot], state.computed[slot])
+        assert holdings == (0, 0, 0), "a waiting request holds something"
     for slot in running:
         held = (state.private[slot] + state.shared[slot]) * engine.limits.block_size
         assert state.computed[slot] <= held, "tokens without a block"

@@ -30,9 +30,7 @@ def engines(draw: st.DrawFn) -> EngineConfig:
     )
 
 
-@settings(deadline=None, max_examples=300)
-@given(engine=engines(), spare=st.floats(1.0, 3.0), seed=st.integers(0, 2**32))
-def test_both_take_the_same_steps(engine: EngineConfig, spare: float, seed: int) -> None:
+def check_same_steps(engine: EngineConfig, spare: float, seed: int) -> None:
     source = random.Random(seed)
     block_size = engine.get("block-size")
     assert isinstance(block_size, int)
@@ -61,3 +59,33 @@ def test_both_take_the_same_steps(engine: EngineConfig, spare: float, seed: int)
         assert step.waiting == len(reference.waiting)
         assert kernel.running == len(reference.running)
     raise AssertionError("no end")
+
+
+@settings(deadline=None, max_examples=200)
+@given(engine=engines(), spare=st.floats(1.0, 3.0), seed=st.integers(0, 2**32))
+def test_both_take_the_same_steps(engine: EngineConfig, spare: float, seed: int) -> None:
+    check_same_steps(engine, spare, seed)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    tokens=st.integers(6, 14),
+    threshold=st.integers(3, 6),
+    policy=st.sampled_from(["fcfs", "priority", "priority"]),
+    spare=st.floats(1.0, 1.4),
+    seed=st.integers(0, 2**32),
+)
+def test_both_do_with_tight_budgets_and_a_tight_pool(
+    tokens: int, threshold: int, policy: str, spare: float, seed: int
+) -> None:
+    """Here preemption hits requests that this step had already given tokens."""
+    engine = config(
+        6,
+        tokens,
+        enable_prefix_caching=False,
+        long_prefill_token_threshold=threshold,
+        scheduling_policy=policy,
+        scheduler_reserve_full_isl=False,
+        block_size=4,
+    )
+    check_same_steps(engine, spare, seed)
