@@ -5,8 +5,7 @@ All sizes are of one device, in bytes unless the name says GiB.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tuner.domain.diagnosis import Phase
 from tuner.domain.engine_config import EngineConfig
@@ -14,9 +13,15 @@ from tuner.errors import InvalidInputError
 from tuner.simulator.gpus import Gpu
 from tuner.simulator.hardware import Hardware
 from tuner.simulator.limits import EngineLimits, engine_limits
+from tuner.simulator.memory_parts import GIB as GIB
+from tuner.simulator.memory_parts import (
+    Parts,
+    blocks_for_request,
+    longest_that_fits,
+    memory_parts,
+)
 from tuner.simulator.models import ModelGeometry
 
-GIB = 1024**3
 CONTEXT_GIB = 0.35
 """Taken by the CUDA context before vLLM measures free memory."""
 
@@ -113,93 +118,6 @@ class MemoryAccount:
         return self.kv_cache_tokens / max(1.0, tokens_per_request)
 
 
-def weights_per_gpu(model: ModelGeometry, tensor_parallel: int) -> float:
-    """Bytes of weights on each device; norms and biases are too small to count."""
-    return model.weight_bytes / tensor_parallel
-
-
-def activation_bytes(
-    model: ModelGeometry, tokens: int, tensor_parallel: int, hardware: Hardware
-) -> float:
-    """Peak activations of a forward pass over `tokens` tokens on one device.
-
-    The widest moment of a layer holds the feed-forward's gate and up projections (split over
-    devices), the residual stream and one hidden state beside it (not split).
-    """
-    per_token = 2 * model.intermediate / tensor_parallel + 4 * model.hidden
-    linear = hardware.activation_scale * model.dtype_bytes * per_token
-    if hardware.activation_law == "linear":
-        return linear * tokens
-    # A workspace that saturates, and a slightly gentler slope: the law forecasts do not know.
-    return linear * (0.9 * tokens + 1024.0 * tokens / (tokens + 2048.0))
-
-
-def logits_bytes(model: ModelGeometry, sequences: int, hardware: Hardware) -> float:
-    """The sampler's buffers for `sequences` rows of fp32 logits over the whole vocabulary."""
-    return hardware.logits_scale * 4.0 * sequences * model.vocab
-
-
-def _graphs(limits: EngineLimits, model: ModelGeometry, hardware: Hardware) -> float:
-    """vLLM's estimate of CUDA graph memory; grows with the sizes captured and the model's depth."""
-    return limits.graph_sizes * hardware.graph_gib_per_size * GIB * model.layers / 32.0
-
-
-def window_tokens_held(model: ModelGeometry, tokens: int) -> float:
-    """Tokens' worth of full-attention KV that `tokens` occupy (less with sliding windows)."""
-    if model.window_tokens is None or tokens <= model.window_tokens:
-        return float(tokens)
-    full = model.layers - model.window_layers
-    return (full * tokens + model.window_layers * model.window_tokens) / model.layers
-
-
-def _blocks_for(model: ModelGeometry, tokens: int, block_size: int) -> int:
-    return math.ceil(window_tokens_held(model, tokens) / block_size)
-
-
-def _longest_that_fits(model: ModelGeometry, num_blocks: int, block_size: int) -> int:
-    """The largest max_model_len whose one request fits into the pool."""
-    capacity = num_blocks * block_size
-    if model.window_tokens is None or capacity <= model.window_tokens:
-        return capacity
-    full = model.layers - model.window_layers
-    if full == 0:
-        return model.max_position
-    return int((capacity * model.layers - model.window_layers * model.window_tokens) / full)
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The account before it is judged."""
-
-    total: float
-    weights: float
-    activations: float
-    logits: float
-    non_torch: float
-    graph_estimate: float
-    graphs: float
-
-    @property
-    def profiled(self) -> float:
-        return self.weights + self.activations + self.logits + self.non_torch
-
-
-def _parts(gpu: Gpu, model: ModelGeometry, limits: EngineLimits, hardware: Hardware) -> _Parts:
-    tp = limits.tensor_parallel
-    estimate = _graphs(limits, model, hardware)
-    # NCCL's buffers come with every further device.
-    non_torch = hardware.non_torch_gib * (1.0 + (0.5 if tp > 1 else 0.0)) * GIB
-    return _Parts(
-        total=gpu.memory_gib * GIB,
-        weights=weights_per_gpu(model, tp),
-        activations=activation_bytes(model, limits.max_num_batched_tokens, tp, hardware),
-        logits=logits_bytes(model, limits.max_num_seqs, hardware),
-        non_torch=non_torch,
-        graph_estimate=estimate,
-        graphs=estimate * (1.0 + hardware.graph_estimate_error),
-    )
-
-
 def memory_account(
     gpu: Gpu,
     count: int,
@@ -221,7 +139,7 @@ def memory_account(
         raise InvalidInputError(
             f"World size ({tp}) is larger than the number of available GPUs ({count}) in this node."
         )
-    parts = _parts(gpu, model, limits, hardware)
+    parts = memory_parts(gpu, model, limits, hardware)
     pool = float(limits.kv_cache_bytes or 0)
     if limits.kv_cache_bytes is None:
         pool = limits.utilization * parts.total - parts.profiled - parts.graph_estimate
@@ -233,7 +151,7 @@ def memory_account(
 
 
 def _judged(
-    parts: _Parts,
+    parts: Parts,
     limits: EngineLimits,
     model: ModelGeometry,
     hardware: Hardware,
@@ -243,7 +161,7 @@ def _judged(
 ) -> MemoryAccount:
     held_blocks = blocks * per_token * limits.block_size
     load = _load_limit(parts, limits, hardware, held_blocks)
-    one_request = _blocks_for(model, limits.max_model_len, limits.block_size)
+    one_request = blocks_for_request(model, limits.max_model_len, limits.block_size)
     concurrency = blocks / one_request
     return MemoryAccount(
         total_bytes=parts.total,
@@ -274,7 +192,7 @@ def _kv_tokens(model: ModelGeometry, limits: EngineLimits, blocks: int, concurre
 
 
 def _load_limit(
-    parts: _Parts, limits: EngineLimits, hardware: Hardware, held_blocks: float
+    parts: Parts, limits: EngineLimits, hardware: Hardware, held_blocks: float
 ) -> LoadLimit:
     share = hardware.fragmentation_share
     margin = parts.total - CONTEXT_GIB * GIB - parts.profiled - parts.graphs - held_blocks
@@ -287,7 +205,7 @@ def _load_limit(
 
 
 def _failure(
-    parts: _Parts,
+    parts: Parts,
     limits: EngineLimits,
     model: ModelGeometry,
     pool: float,
@@ -305,7 +223,7 @@ def _failure(
     )
 
 
-def _busy(parts: _Parts, limits: EngineLimits) -> StartupFailure | None:
+def _busy(parts: Parts, limits: EngineLimits) -> StartupFailure | None:
     free = parts.total - CONTEXT_GIB * GIB
     asked = limits.utilization * parts.total
     if asked <= free:
@@ -321,7 +239,7 @@ def _busy(parts: _Parts, limits: EngineLimits) -> StartupFailure | None:
     )
 
 
-def _too_large_to_load_or_profile(parts: _Parts, limits: EngineLimits) -> StartupFailure | None:
+def _too_large_to_load_or_profile(parts: Parts, limits: EngineLimits) -> StartupFailure | None:
     room = parts.total - CONTEXT_GIB * GIB - parts.non_torch
     stages = (
         ("oom_weights", Phase.LOAD, 0.0, parts.weights),
@@ -349,7 +267,7 @@ def _too_large_to_load_or_profile(parts: _Parts, limits: EngineLimits) -> Startu
     return None
 
 
-def _no_kv(parts: _Parts, limits: EngineLimits, pool: float) -> StartupFailure | None:
+def _no_kv(parts: Parts, limits: EngineLimits, pool: float) -> StartupFailure | None:
     if pool > 0.0:
         return None
     return StartupFailure(
@@ -364,11 +282,11 @@ def _no_kv(parts: _Parts, limits: EngineLimits, pool: float) -> StartupFailure |
 def _kv_too_small(
     limits: EngineLimits, model: ModelGeometry, per_token: float, blocks: int
 ) -> StartupFailure | None:
-    needed_blocks = _blocks_for(model, limits.max_model_len, limits.block_size)
+    needed_blocks = blocks_for_request(model, limits.max_model_len, limits.block_size)
     if blocks >= needed_blocks:
         return None
     block_bytes = per_token * limits.block_size
-    estimate = _longest_that_fits(model, blocks, limits.block_size)
+    estimate = longest_that_fits(model, blocks, limits.block_size)
     advice = f" Based on the available memory, the estimated maximum model length is {estimate}."
     return StartupFailure(
         "kv_too_small",
@@ -383,7 +301,7 @@ def _kv_too_small(
     )
 
 
-def _no_room_for_blocks_or_graphs(parts: _Parts, held_blocks: float) -> StartupFailure | None:
+def _no_room_for_blocks_or_graphs(parts: Parts, held_blocks: float) -> StartupFailure | None:
     # The profiled peak stays reserved in PyTorch's pool; capture allocates beside it.
     room = parts.total - CONTEXT_GIB * GIB - parts.profiled
     if held_blocks > room:
@@ -434,8 +352,3 @@ _NO_HIGHER_HELPS = frozenset(
 
 def _highest_start(gpu: Gpu) -> float:
     return 1.0 - CONTEXT_GIB / gpu.memory_gib
-
-
-def with_pool(account: MemoryAccount, num_blocks: int) -> MemoryAccount:
-    """The account of an engine whose read-back differs: the same but for its number of blocks."""
-    return replace(account, num_blocks=num_blocks, kv_cache_tokens=num_blocks * account.block_size)

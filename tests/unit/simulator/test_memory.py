@@ -15,10 +15,10 @@ from tuner.simulator.memory import (
     GIB,
     LoadLimit,
     MemoryAccount,
-    activation_bytes,
     max_safe_utilization,
     memory_account,
 )
+from tuner.simulator.memory_parts import activation_bytes
 from tuner.simulator.models import ModelGeometry, model_preset
 
 HARDWARE = st.one_of(st.none(), st.integers(0, 1000)).map(Hardware.of_seed)
