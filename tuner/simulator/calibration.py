@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from tuner.domain.engine_config import EngineConfig
-from tuner.simulator.engine_model import Floats, simulate
+from tuner.simulator.engine_model import simulate
 from tuner.simulator.gpus import Gpu
 from tuner.simulator.hardware import MAX_SHARE, Hardware
 from tuner.simulator.memory import MemoryAccount, memory_account
 from tuner.simulator.models import ModelGeometry
 from tuner.simulator.requests import EngineRequest
+from tuner.simulator.simulated_run import Floats
 
 _MEMORY_CONSTANTS = ("activation_scale", "non_torch_gib", "graph_gib_per_size", "logits_scale")
 _TIME_CONSTANTS = (

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tuner.domain.engine_config import EngineConfig
-from tuner.simulator.engine_model import Floats, SimulatedRun, simulate
+from tuner.simulator.engine_model import simulate
 from tuner.simulator.gpus import Gpu
 from tuner.simulator.hardware import Hardware
 from tuner.simulator.memory import MemoryAccount
 from tuner.simulator.models import ModelGeometry
 from tuner.simulator.requests import EngineRequest
+from tuner.simulator.simulated_run import Floats, SimulatedRun
 
 LABEL = "prediction of the engine model, not a measurement"
 
