@@ -135,7 +135,7 @@ def drive(engine: Scheduler) -> list[StepResult]:
     return steps
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(case=cases())
 def test_every_request_is_served_whole_and_every_token_accounted_for(case: Case) -> None:
     engine = build(case)
@@ -163,7 +163,7 @@ def test_every_request_is_served_whole_and_every_token_accounted_for(case: Case)
         assert engine.recomputed_tokens == 0
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(case=cases())
 def test_all_blocks_come_back(case: Case) -> None:
     engine = build(case)
@@ -176,7 +176,7 @@ def test_all_blocks_come_back(case: Case) -> None:
     assert engine.cached_blocks == sum(state.cached)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(case=cases(), seed=st.integers(0, 2**32))
 def test_laws_hold_with_late_arrivals_and_aborts(case: Case, seed: int) -> None:
     source = random.Random(seed)

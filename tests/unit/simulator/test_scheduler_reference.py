@@ -61,13 +61,13 @@ def check_same_steps(engine: EngineConfig, spare: float, seed: int) -> None:
     raise AssertionError("no end")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(engine=engines(), spare=st.floats(1.0, 3.0), seed=st.integers(0, 2**32))
 def test_both_take_the_same_steps(engine: EngineConfig, spare: float, seed: int) -> None:
     check_same_steps(engine, spare, seed)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(
     tokens=st.integers(6, 14),
     threshold=st.integers(3, 6),
