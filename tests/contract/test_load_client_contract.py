@@ -35,8 +35,8 @@ from tests.support.scripted_server import (
 from tuner.loadgen.aiohttp_transport import AiohttpTransport
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
-from tuner.loadgen.segment_run import Transport
 from tuner.loadgen.stream_fault import StreamFault
+from tuner.loadgen.transport import Transport
 
 BODY = json.dumps({"prompt": [1, 2, 3], "max_tokens": 3}).encode()
 ENDING = [chunked(usage_event(3)), chunked(DONE_EVENT), LAST_CHUNK]
@@ -335,7 +335,7 @@ class LoadClientContract(ABC):
 
         async def scenario(transport: Transport, server: ScriptedServer) -> None:
             stream = AnnouncedStream(3)
-            task = asyncio.create_task(transport.exchange(BODY, stream))
+            task = asyncio.ensure_future(transport.exchange(BODY, stream))
             async with asyncio.timeout(60):
                 await (stream.fed if begun else server.asked).wait()
                 stream.fail(stall)
@@ -348,7 +348,7 @@ class LoadClientContract(ABC):
     def test_a_cancelled_request_closes_its_connection(self) -> None:
         async def scenario(transport: Transport, server: ScriptedServer) -> None:
             stream = AnnouncedStream(3)
-            task = asyncio.create_task(transport.exchange(BODY, stream))
+            task = asyncio.ensure_future(transport.exchange(BODY, stream))
             async with asyncio.timeout(60):
                 await stream.fed.wait()
                 task.cancel()

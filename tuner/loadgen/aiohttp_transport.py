@@ -22,8 +22,8 @@ from aiohttp.connector import Connection
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stream_fault import LONGEST_DETAIL, StreamFault
+from tuner.loadgen.transport import USER_SPACE_CLOCK
 
-CLOCK = "monotonic, user space"
 CONNECT_TIMEOUT_S = 10.0
 KEEP_ALIVE_S = 2.0
 """Well below the 5 s after which vLLM's server closes idle connections: a request written to a
@@ -37,7 +37,7 @@ _current_stream: ContextVar[ResponseStream] = ContextVar("current_stream")
 class AiohttpTransport:
     """Sends request bodies to one URL. An asynchronous context manager."""
 
-    clock = CLOCK
+    clock = USER_SPACE_CLOCK
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -69,11 +69,7 @@ class AiohttpTransport:
         return self._reads.count
 
     async def exchange(self, body: bytes, stream: ResponseStream) -> None:
-        """Send one request and feed its answer to `stream` until the connection is done with it.
-
-        Raises StreamFault with the class of failure; a fault that the stream already carries (a
-        stall, bytes that are no events) goes before what the closed connection looks like.
-        """
+        """See `Transport.exchange`."""
         _current_stream.set(stream)
         try:
             async with self._session.post(self._url, data=body) as response:

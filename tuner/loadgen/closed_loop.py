@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import deque
+from itertools import islice
 
 from tuner.loadgen.pacing import Pacer
 from tuner.loadgen.plan import ClosedLoopSegment
+from tuner.loadgen.records import Outcome
 from tuner.loadgen.segment_run import RunSettings, SegmentRun, end_tasks
 
 PAUSE_AFTER_FAILURE_S = 0.1
@@ -23,6 +25,8 @@ class ClosedLoopRun(SegmentRun):
     def __init__(self, segment: ClosedLoopSegment, settings: RunSettings) -> None:
         super().__init__(segment, settings)
         self._segment = segment
+        self._rows = iter(range(len(segment.requests)))
+        self._built: deque[tuple[int, bytes]] = deque()
         self._exhausted = False
 
     @property
@@ -32,21 +36,33 @@ class ClosedLoopRun(SegmentRun):
     async def _load(self, timer: Pacer) -> None:
         segment = self._segment
         ramp_s = min(RAMP_S, segment.warmup_s / 2)
-        rows = iter(range(len(segment.requests)))
+        self._build(segment.concurrency)
         self._begin()
+        moments_s = [
+            self._wall_s(ramp_s * slot / segment.concurrency) for slot in range(segment.concurrency)
+        ]
         async with asyncio.TaskGroup() as group:
-            slots = [
-                group.create_task(self._slot(rows, ramp_s * number / segment.concurrency))
-                for number in range(segment.concurrency)
-            ]
+            ramp = group.create_task(timer.pace(moments_s, lambda _: self._send_next()))
             await self._watch_window()
-            await end_tasks(slots)
+            await end_tasks([ramp])
 
-    async def _slot(self, rows: Iterator[int], begin_s: float) -> None:
-        await self._until(begin_s)
-        for row in rows:
-            body = self.settings.bodies.build(self._segment.requests[row])
-            outcome = await self._request(row, body)
-            if outcome.failed:
-                await asyncio.sleep(PAUSE_AFTER_FAILURE_S / self.settings.time_scale)
-        self._exhausted = True
+    def _build(self, count: int) -> None:
+        """Bodies are built this far ahead, so that none is built between an end and a send."""
+        for row in islice(self._rows, count):
+            self._built.append((row, self.settings.bodies.build(self._segment.requests[row])))
+
+    def _send_next(self) -> None:
+        if self._ending:
+            return
+        if not self._built:
+            self._exhausted = True
+            return
+        self._send(*self._built.popleft())
+        self._build(1)
+
+    def _ended(self, row: int, outcome: Outcome) -> None:
+        if outcome.failed:
+            pause_s = PAUSE_AFTER_FAILURE_S / self.settings.time_scale
+            asyncio.get_running_loop().call_later(pause_s, self._send_next)
+        else:
+            self._send_next()

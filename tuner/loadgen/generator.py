@@ -17,8 +17,9 @@ from tuner.loadgen.open_loop import OpenLoopRun
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.response_stream import ResponseStream
-from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, Transport, end_tasks
+from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_tasks
 from tuner.loadgen.stream_fault import StreamFault
+from tuner.loadgen.transport import Transport
 
 COMPLETIONS_PATH = "/v1/completions"
 PROGRESS_PERIOD_S = 0.25

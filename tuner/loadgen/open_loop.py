@@ -6,6 +6,7 @@ import asyncio
 
 from tuner.loadgen.pacing import Pacer
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
+from tuner.loadgen.records import Outcome
 from tuner.loadgen.segment_run import RunSettings, SegmentRun, end_tasks
 
 
@@ -25,27 +26,20 @@ class OpenLoopRun(SegmentRun):
         if self._measured_left == 0:
             self._measured_done.set()
         self._begin()
+        moments_s = [self._wall_s(_due_s(request)) for request in self._requests]
         async with asyncio.TaskGroup() as group:
-            sender = group.create_task(self._send_all(timer, bodies))
+            sender = group.create_task(
+                timer.pace(moments_s, lambda row: self._send(row, bodies[row]))
+            )
             await self._watch_window()
             await self._until(self._drain_end_s, self._measured_done)
             await end_tasks([sender])
 
-    async def _send_all(self, timer: Pacer, bodies: list[bytes]) -> None:
-        """Cancelling this cancels the requests that are still running."""
-        async with asyncio.TaskGroup() as group:
-            for row, request in enumerate(self._requests):
-                await timer.until(self._wall_s(_due_s(request)))
-                group.create_task(self._send(row, bodies[row]))
-
-    async def _send(self, row: int, body: bytes) -> None:
-        try:
-            await self._request(row, body)
-        finally:
-            if self._is_measured(self._requests[row]):
-                self._measured_left -= 1
-                if self._measured_left == 0:
-                    self._measured_done.set()
+    def _ended(self, row: int, outcome: Outcome) -> None:
+        if self._is_measured(self._requests[row]):
+            self._measured_left -= 1
+            if self._measured_left == 0:
+                self._measured_done.set()
 
     def _is_measured(self, request: PlannedRequest) -> bool:
         return self._window[0] <= _due_s(request) < self._window[1]

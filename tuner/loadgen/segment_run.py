@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tuner.loadgen.load_result import GeneratorHealth
 from tuner.loadgen.pacing import Pacer, pacer
@@ -17,6 +18,7 @@ from tuner.loadgen.records import Outcome
 from tuner.loadgen.request_log import RequestLog
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stream_fault import StreamFault
+from tuner.loadgen.transport import Transport
 from tuner.loadgen.watch import LoopMonitor, watch_stalls
 
 LEAD_S = 0.02
@@ -24,21 +26,6 @@ LEAD_S = 0.02
 
 FAILURES_IN_A_ROW = 32
 """After that many the engine is not serving: going on would only fill the records with errors."""
-
-
-class Transport(Protocol):
-    """Carries one request to the engine and its answer back, with stamps."""
-
-    @property
-    def clock(self) -> str:
-        """What its stamps are worth."""
-
-    @property
-    def reads(self) -> int:
-        """Reads from sockets so far."""
-
-    async def exchange(self, body: bytes, stream: ResponseStream) -> None:
-        """Send and feed the answer to `stream` until it ends. Raises StreamFault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ class SegmentEnd:
 
 
 class SegmentRun(ABC):
-    """Runs a segment once. Every task it starts has ended when `run` returns or raises."""
+    """Runs a segment once. Whatever it starts has ended when `run` returns or raises."""
 
     def __init__(self, segment: Segment, settings: RunSettings) -> None:
         self.settings = settings
@@ -74,6 +61,9 @@ class SegmentRun(ABC):
         self._monitor = LoopMonitor()
         self._health: GeneratorHealth | None = None
         self._given_up: str | None = None
+        self._bug: Exception | None = None
+        self._running: set[asyncio.Future[None]] = set()
+        self._ending = False
         self._stop = asyncio.Event()
 
     async def run(self) -> SegmentEnd:
@@ -83,7 +73,12 @@ class SegmentRun(ABC):
         with pacer() as timer:
             async with asyncio.TaskGroup() as group:
                 watchers = [group.create_task(self._monitor.run()), group.create_task(watch)]
-                await self._load(timer)
+                try:
+                    await self._load(timer)
+                finally:
+                    await self._cancel_running()
+                if self._bug is not None:
+                    raise self._bug
                 await end_tasks(watchers)
         return SegmentEnd(self.start_s, self._health, self.list_exhausted, self._given_up)
 
@@ -94,28 +89,49 @@ class SegmentRun(ABC):
 
     @abstractmethod
     async def _load(self, timer: Pacer) -> None:
-        """Begin, send requests, and end every one of them."""
+        """Begin and send requests. Those still running afterwards are cancelled."""
+
+    @abstractmethod
+    def _ended(self, row: int, outcome: Outcome) -> None:
+        """A request is over; not called any more once the segment ends."""
 
     def _begin(self) -> None:
         self.start_s = time.monotonic() + LEAD_S
 
-    async def _request(self, row: int, body: bytes) -> Outcome:
-        """One request from start to end; never raises for what the engine does."""
+    def _send(self, row: int, body: bytes) -> None:
+        """Send a request at once; `_ended` follows."""
         stream = self.log.begin(row)
+        exchange = asyncio.ensure_future(self.settings.transport.exchange(body, stream))
+        self._running.add(exchange)
+        exchange.add_done_callback(functools.partial(self._conclude, row, stream))
+
+    def _conclude(self, row: int, stream: ResponseStream, exchange: asyncio.Future[None]) -> None:
         outcome, detail = Outcome.UNFINISHED, ""
         try:
-            await self.settings.transport.exchange(body, stream)
-            stream.conclude()
-            outcome = Outcome.COMPLETED
+            if not exchange.cancelled():
+                exchange.result()
+                stream.conclude()
+                outcome = Outcome.COMPLETED
         except StreamFault as fault:
             outcome, detail = fault.outcome, fault.detail
-        finally:
-            self.log.end(row, outcome, time.monotonic(), detail)
+        except Exception as error:  # noqa: BLE001  # a bug of ours: `run` raises it
+            self._bug = self._bug or error
+            self._stop.set()
+        self.log.end(row, outcome, time.monotonic(), detail)
+        self._running.discard(exchange)
         if self.log.failed_in_a_row >= FAILURES_IN_A_ROW and self._given_up is None:
             last = f"the last with {outcome.name.lower()}: {detail}"
             self._given_up = f"{self.log.failed_in_a_row} requests in a row failed, {last}"
             self._stop.set()
-        return outcome
+        if not self._ending:
+            self._ended(row, outcome)
+
+    async def _cancel_running(self) -> None:
+        self._ending = True
+        while self._running:
+            for exchange in self._running:
+                exchange.cancel()
+            await asyncio.wait(self._running)
 
     async def _watch_window(self) -> None:
         """Return at the end of the window, or as soon as the segment is given up."""

@@ -1,58 +1,110 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 import uvloop
 
-from tuner.loadgen.pacing import pacer
+from tuner.loadgen.pacing import LoopTimerPacer, Pacer, TimerDescriptorPacer, pacer
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+RUNS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+KINDS = pytest.mark.parametrize(
+    "kind", [TimerDescriptorPacer, LoopTimerPacer], ids=["descriptor", "loop timer"]
+)
 
 
-async def wake_times(*delays_s: float) -> list[tuple[float, float]]:
-    """(wanted, actual) moments of waking, one after the other."""
-    moments = []
-    with pacer() as timer:
-        for delay_s in delays_s:
-            wanted_s = time.monotonic() + delay_s
-            await timer.until(wanted_s)
-            moments.append((wanted_s, time.monotonic()))
-    return moments
+async def with_pacer(
+    kind: type[Pacer], scenario: Callable[[Pacer], Coroutine[Any, Any, Any]]
+) -> Any:
+    timer = kind()
+    try:
+        async with asyncio.timeout(60):
+            return await scenario(timer)
+    finally:
+        timer.close()
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_nobody_is_woken_early(run: object) -> None:
-    assert callable(run)
-    for wanted_s, actual_s in run(wake_times(0.02, 0.001, 0.0003, 0.05)):
-        assert actual_s >= wanted_s
+@RUNS
+@KINDS
+def test_everything_happens_once_in_order_and_never_early(run: Run, kind: type[Pacer]) -> None:
+    async def scenario(timer: Pacer) -> list[tuple[int, float]]:
+        done: list[tuple[int, float]] = []
+        await timer.pace(moments_s, lambda number: done.append((number, time.monotonic())))
+        return done
+
+    now_s = time.monotonic()
+    moments_s = [now_s + delay_s for delay_s in (0.02, 0.02, 0.0213, 0.0213001, 0.07)]
+    done = run(with_pacer(kind, scenario))
+    assert [number for number, _ in done] == [0, 1, 2, 3, 4]
+    assert all(at_s >= wanted_s for (_, at_s), wanted_s in zip(done, moments_s, strict=True))
 
 
-def test_a_moment_that_has_passed_is_now_but_lets_others_run() -> None:
-    async def turns() -> int:
-        others = 0
+@KINDS
+def test_moments_that_have_passed_are_made_up_for_before_anything_else(kind: type[Pacer]) -> None:
+    async def scenario(timer: Pacer) -> list[str]:
+        log: list[str] = []
+        asyncio.get_running_loop().call_soon(log.append, "another")
+        past_s = time.monotonic() - 5.0
+        await timer.pace([past_s, past_s + 1, past_s + 2], lambda number: log.append(str(number)))
+        await asyncio.sleep(0)
+        return log
 
-        async def other() -> None:
-            nonlocal others
-            others += 1
-
-        with pacer() as timer:
-            task = asyncio.create_task(other())
-            await timer.until(time.monotonic() - 5.0)
-            seen = others
-            await task
-        return seen
-
-    assert asyncio.run(turns()) == 1
+    assert asyncio.run(with_pacer(kind, scenario)) == ["0", "1", "2", "another"]
 
 
-def test_waiting_can_be_cancelled_and_the_timer_used_again() -> None:
-    async def cancelled_then_used() -> bool:
-        with pacer() as timer:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await timer.until(time.monotonic() + 60.0)
-            wanted_s = time.monotonic() + 0.02
-            await timer.until(wanted_s)
-            return time.monotonic() >= wanted_s
+@KINDS
+def test_an_empty_schedule_is_over_at_once(kind: type[Pacer]) -> None:
+    async def scenario(timer: Pacer) -> None:
+        await timer.pace([], lambda _: pytest.fail("nothing was planned"))
 
-    assert asyncio.run(cancelled_then_used())
+    asyncio.run(with_pacer(kind, scenario))
+
+
+@KINDS
+def test_what_goes_wrong_ends_the_schedule_and_is_raised(kind: type[Pacer]) -> None:
+    done: list[int] = []
+
+    def act(number: int) -> None:
+        done.append(number)
+        if number == 1:
+            raise RuntimeError("a bug")
+
+    async def scenario(timer: Pacer) -> None:
+        now_s = time.monotonic()
+        with pytest.raises(RuntimeError, match="a bug"):
+            await timer.pace([now_s, now_s + 0.002, now_s + 0.004], act)
+        await asyncio.sleep(0.02)
+
+    asyncio.run(with_pacer(kind, scenario))
+    assert done == [0, 1]
+
+
+@KINDS
+def test_a_cancelled_schedule_does_nothing_more_and_another_can_follow(kind: type[Pacer]) -> None:
+    async def scenario(timer: Pacer) -> list[str]:
+        done: list[str] = []
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.005):
+                moment_s = time.monotonic() + 0.05
+                await timer.pace([moment_s], lambda _: done.append("cancelled"))
+        after_s = moment_s + 0.01
+        await timer.pace([after_s], lambda _: done.append("followed"))
+        return done
+
+    assert asyncio.run(with_pacer(kind, scenario)) == ["followed"]
+
+
+def test_the_best_there_is_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def kinds() -> list[type[Pacer]]:
+        with pacer() as usual:
+            first = type(usual)
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+        with pacer() as without_descriptors:
+            return [first, type(without_descriptors)]
+
+    assert asyncio.run(kinds()) == [TimerDescriptorPacer, LoopTimerPacer]
