@@ -173,22 +173,22 @@ class _CoreSchemaLoader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's own class attribute
 
 
+_INTEGER = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(
+    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+)
+
+
 def _add_implicit_types() -> None:
     types = (
-        ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-        ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
-        ("int", r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", list("-+0123456789")),
-        (
-            "float",
-            r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-            list("-+0123456789."),
-        ),
+        ("null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
+        ("bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")),
+        ("int", _INTEGER, list("-+0123456789")),
+        ("float", _FLOAT, list("-+0123456789.")),
     )
     for name, pattern, first in types:
-        _CoreSchemaLoader.add_implicit_resolver(
-            f"tag:yaml.org,2002:{name}", re.compile(pattern), first
-        )
+        _CoreSchemaLoader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", pattern, first)
 
 
 _add_implicit_types()
@@ -294,9 +294,10 @@ class _Converter:
                 return None
             case "bool" if text.lower() in ("true", "false"):
                 return text.lower() == "true"
-            case "int":
+            # A tag written out (`!!int abc`) has been held against nothing yet.
+            case "int" if _INTEGER.match(text):
                 return self._integer(text, path)
-            case "float":
+            case "float" if _FLOAT.match(text):
                 return _float(text)
         return self._unknown_tag(node, path)
 
@@ -306,12 +307,7 @@ class _Converter:
             hint = f"write {text.lstrip('-+0') or '0'}, or quote it if it is text"
             self._faults.append(Fault(path_text(path), message, hint))
             return int(text) if len(text) <= 40 else 0
-        if len(text) > 40:
-            return math.inf
-        try:
-            return int(text, 0)
-        except ValueError:
-            return text
+        return int(text, 0) if len(text) <= 40 else math.inf
 
     def _unknown_tag(self, node: yaml.Node, path: Path) -> object:
         message = f"line {node.start_mark.line + 1}: the tag {excerpt(str(node.tag))} is refused"
@@ -319,14 +315,11 @@ class _Converter:
         return None
 
 
-def _float(text: str) -> object:
+def _float(text: str) -> float:
     lowered = text.lower()
     if lowered.endswith((".inf", ".nan")):
         return float(lowered.replace(".", "", 1))
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return float(text)
 
 
 # Values that no part of a study can have, wherever they stand

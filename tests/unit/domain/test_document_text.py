@@ -207,6 +207,19 @@ def test_nothing_is_constructed_from_a_tag(tag: str) -> None:
     assert "is refused" in document.faults[0].message
 
 
+@pytest.mark.parametrize(
+    "value",
+    [*("!!int abc", "!!int 0b1", "!!int 1_0", "!!int ''"), *("!!float 3x", "!!float x.inf")],
+)
+def test_a_number_s_tag_makes_no_number_of_other_text(value: str) -> None:
+    assert [fault.path for fault in read_document(f"a: {value}").faults] == ["a"]
+
+
+@pytest.mark.parametrize(("value", "number"), [("!!int '8'", 8), ("!!float 5", 5.0)])
+def test_a_number_s_tag_is_accepted_where_it_is_true(value: str, number: float) -> None:
+    assert values_of(f"a: {value}") == {"a": number}
+
+
 def test_anchors_and_aliases_are_read() -> None:
     assert values_of("a: &x {b: 1}\nc: *x") == {"a": {"b": 1}, "c": {"b": 1}}
 
