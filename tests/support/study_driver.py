@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 # Imported for the fork server, which preloads this module: the search imports them when it needs
@@ -45,7 +45,10 @@ from tuner.worker.equipment import local_executor
 from tuner.worker.locations import Locations
 
 PATIENT = InstrumentLimits(
-    send_lag_ms=1e9, loop_stall_ms=1e9, cpu_share=1e9, sent_over_offered=0, token_count_error=1
+    **{
+        field.name: 0 if field.name == "sent_over_offered" else 10**9
+        for field in fields(InstrumentLimits)
+    }
 )
 """For tests of the study on a crowded machine, where nobody looks at the numbers."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from objectives.constraints import constraint_of, infeasibility_grade
 from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
-from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
+from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.engine.launcher import ProcessIdentity
 from tuner.errors import CancelledError, StartupError, StudyFailedError
 from tuner.store.attempts import NewAttempt
@@ -66,6 +66,7 @@ def run_trial(context: StudyContext, trial: TrialRecord) -> TrialRecord:
         if trial_end is None:
             context.ledger.end_attempt(attempt.id, end)
             _raise_if_over(result)
+            _require_attempts_left(context, trial, result)
             _pause(context)
             continue
         finished = context.ledger.finish_trial(trial.number, trial_end, attempt.id, end)
@@ -201,7 +202,8 @@ def _trial_end(
     if result.outcome in _OURS:
         before = context.ledger.history().attempts_of(trial.number, AttemptPurpose.SEARCH)
         earlier = sum(a.outcome in _OURS for a in before if a.id != attempt.id)
-        if earlier + 1 >= MOST_ATTEMPTS:
+        # The baseline is never given up: without it nothing can be compared.
+        if earlier + 1 >= MOST_ATTEMPTS and trial.origin is not TrialOrigin.BASELINE:
             return TrialEnd(TrialState.FAILED, diagnosis=_explained(result))
     return None
 
@@ -226,6 +228,18 @@ def _raise_if_over(result: AttemptResult) -> None:
         raise CancelledError(result.reason)
     if result.outcome is AttemptOutcome.FATAL:
         raise StudyFailedError(result.reason, hint="no trial of this study can run; see the log")
+
+
+def _require_attempts_left(
+    context: StudyContext, trial: TrialRecord, result: AttemptResult
+) -> None:
+    """Stop the study over a baseline that keeps failing through us; each resumption tries again."""
+    attempts = context.ledger.history().attempts_of(trial.number, AttemptPurpose.SEARCH)
+    if settled(attempts):
+        raise StudyFailedError(
+            f"the baseline could not be measured, through no fault of its own: {result.reason}",
+            hint="see its attempts' logs; the same command tries it again",
+        )
 
 
 def _pause(context: StudyContext) -> None:

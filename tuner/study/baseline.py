@@ -32,8 +32,8 @@ def measure_baseline(context: StudyContext) -> TrialRecord:
     context.checkpoint(AFTER_TELL)
     if context.ledger.history().reference is None:
         context.ledger.notice(
-            "baseline_not_measured",
-            "The baseline could not be measured; the first configuration that can run takes its "
+            "baseline_cannot_run",
+            "The baseline cannot run; the first configuration that can takes its "
             "place in every comparison.",
         )
     return trial

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tuner.domain.states import AttemptOutcome, AttemptPurpose
+from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.domain.study_spec import BudgetSpec, StudySpec, WorkloadSpec
 from tuner.store.records import AttemptRecord, TrialRecord
 
@@ -17,6 +17,9 @@ DRAIN_S = 30.0
 """Engine seconds the open loop may go on for the window's last requests."""
 
 STOP_S = 2.0
+
+
+_KNOWLEDGE = (TrialState.COMPLETE, TrialState.INFEASIBLE, TrialState.PRUNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,12 @@ def spent(
 ) -> Spent:
     """The account so far.
 
-    The baseline (trial 0) and proposals that were never launched are not trials of the budget.
+    The baseline (trial 0), proposals that were never launched and trials that failed through us
+    are not trials of the budget: the first is given, the others told us nothing.
     Minutes are engine time: on the embedded engine what the real one would have taken.
     """
     launched = {a.trial_number for a in attempts if a.purpose is AttemptPurpose.SEARCH}
-    counted = [t for t in trials if t.number > 0 and t.state.terminal and t.number in launched]
+    counted = [t for t in trials if t.number > 0 and t.state in _KNOWLEDGE and t.number in launched]
     durations = [
         (a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at is not None
     ]

@@ -171,16 +171,36 @@ def test_a_trial_that_only_fails_through_us_says_nothing_of_its_configuration(
     assert told[lost.optuna_number or 0].state.name == "FAIL"
 
 
-def test_a_machine_on_which_nothing_works_stops_the_study_and_can_be_resumed(
+def test_a_baseline_that_fails_through_us_stops_the_study_and_is_tried_again(
     tmp_path: Path,
 ) -> None:
-    study = Trial(tmp_path, lambda request: failed(AttemptOutcome.ENVIRONMENT), trials=6)
-    with pytest.raises(StudyFailedError, match="in a row failed"):
+    study = Trial(tmp_path, lambda request: failed(AttemptOutcome.ENVIRONMENT))
+    with pytest.raises(StudyFailedError, match="baseline could not be measured"):
+        study.run()
+    with pytest.raises(StudyFailedError, match="baseline could not be measured"):
         study.run()
     history = history_of(tmp_path)
     assert history.study.state is StudyState.FAILED
     assert history.study.failure is not None
-    assert study.run(measured).study.state is StudyState.COMPLETE
+    assert not history.trials[0].state.terminal
+    assert len(history.attempts) == MOST_ATTEMPTS + 1
+    history = study.run(measured)
+    assert history.study.state is StudyState.COMPLETE
+    assert history.trials[0].state is TrialState.COMPLETE
+
+
+def test_trials_that_fail_in_a_row_stop_the_study_and_cost_no_budget(tmp_path: Path) -> None:
+    def only_baseline(request: AttemptRequest) -> AttemptResult:
+        return measured(request) if is_baseline(request) else failed(AttemptOutcome.ENVIRONMENT)
+
+    study = Trial(tmp_path, only_baseline, trials=2)
+    with pytest.raises(StudyFailedError, match="3 trials in a row failed"):
+        study.run()
+    history = study.run(measured)
+    assert history.study.state is StudyState.COMPLETE
+    states = [t.state for t in history.trials if t.number > 0]
+    assert states.count(TrialState.FAILED) == 3
+    assert states.count(TrialState.COMPLETE) == 2
 
 
 def test_a_fatal_outcome_stops_the_study_and_keeps_the_trial(tmp_path: Path) -> None:
