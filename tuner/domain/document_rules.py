@@ -268,7 +268,10 @@ def _workload_faults(values: Values) -> Iterator[Fault]:
         is_constant = values.raw(*path, "type") == "constant"
         shortest += values.integer(*path, "value" if is_constant else "low") or 0
     length = _model_length(values)
-    if length is not None and shortest > length:
+    if length == 1:
+        message = "leaves no room for a token of prompt and one of output"
+        yield Fault("model.max_model_len", message)
+    elif length is not None and shortest > length:
         message = f"the shortest request has {shortest} tokens, max_model_len is {length}"
         yield Fault("workload.lengths", message)
 

@@ -20,6 +20,9 @@ AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 LONGEST_LENGTH_TOKENS = 10_000_000
 """A length beyond this is a broken file rather than a request."""
 
+LARGEST_FILE_BYTES = 256 << 20
+"""Some six million requests; every trial reads the whole."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
@@ -73,7 +76,7 @@ def _text(file: str, base_dir: Path) -> str:
         packaged = resources.files("tuner.loadgen") / "data" / BUILTIN_TRACES[name]
         return packaged.read_text(encoding="utf-8")
     try:
-        return (base_dir / file).read_text(encoding="utf-8-sig")
+        return _read(base_dir / file, file).decode("utf-8-sig")
     except OSError as error:
         raise InvalidTraceError(
             f"cannot be read: {error.strerror or error}",
@@ -82,6 +85,19 @@ def _text(file: str, base_dir: Path) -> str:
         ) from error
     except UnicodeDecodeError as error:
         raise InvalidTraceError(f"not UTF-8 text: {error}", where=file) from error
+
+
+def _read(path: Path, source: str) -> bytes:
+    """The file's bytes; a pipe would be empty for the next trial, a device has no end."""
+    if path.exists() and not path.is_dir() and not path.is_file():
+        raise InvalidTraceError("is not a regular file", where=source)
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE_BYTES + 1)
+    if len(content) > LARGEST_FILE_BYTES:
+        raise InvalidTraceError(
+            f"more than {LARGEST_FILE_BYTES >> 20} MiB", where=source, hint="cut the trace"
+        )
+    return content
 
 
 def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:

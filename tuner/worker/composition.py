@@ -41,6 +41,7 @@ from tuner.study.scoring import objective_of
 from tuner.study.space import frozen_space
 from tuner.study.target import Target, target_of
 from tuner.study.trial_score import objectives_count
+from tuner.worker.admission import require_measurable, require_tunable
 from tuner.worker.equipment import local_executor
 from tuner.worker.locations import (
     DatabaseStatus,
@@ -102,7 +103,7 @@ def run_study(
     StartupError (another process drives it, no database), CancelledError (it is paused),
     StudyFailedError. A finished study is returned as it is.
     """
-    target_of(spec, base_dir)  # what cannot be tuned is refused before anything is stored
+    require_tunable(spec, base_dir)  # before anything is stored
     prepare(locations)
     clock = SystemClock()
     with _store(locations, clock) as store:
@@ -142,7 +143,10 @@ def resume_study(
             local_executor,
         )
         base_dir = _base_dir(ArtifactStore(locations.artifacts), study)
-        return driver.drive(stored_spec(study), study, base_dir)
+        spec = stored_spec(study)
+        if not study.state.terminal:
+            require_tunable(spec, base_dir)
+        return driver.drive(spec, study, base_dir)
 
 
 def load_history(reference: str, locations: Locations) -> History:
@@ -204,6 +208,7 @@ def measure(
     Needs no database. Raises InvalidStudyError or StartupError; every end of the attempts, a
     cancelled one too, is in the result.
     """
+    require_measurable(spec, base_dir)
     prepare_state_directory(locations.state_dir)
     clock = SystemClock()
     return measure_once(

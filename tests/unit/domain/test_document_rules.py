@@ -154,6 +154,11 @@ LONG = {"type": "constant", "value": 9000}
             "the shortest request has 9100 tokens, max_model_len is 9099",
         ),
         (
+            {"model.max_model_len": 1},
+            "model.max_model_len",
+            "leaves no room for a token of prompt and one of output",
+        ),
+        (
             {"objective.weights": {"ttft_p95": 0, "tpot_p95": 0, "throughput": 0}},
             "objective.weights",
             "all weights are zero",

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tuner.errors import InvalidTraceError
-from tuner.loadgen.traces import parse_azure_trace, read_azure_trace
+from tuner.loadgen.traces import LARGEST_FILE_BYTES, parse_azure_trace, read_azure_trace
 
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 GOOD = [
@@ -101,6 +102,24 @@ def test_a_missing_file_is_an_error_of_the_user(tmp_path: Path) -> None:
 def test_a_binary_file_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidTraceError, match="not UTF-8"):
+        read_azure_trace("t.csv", base_dir=tmp_path)
+
+
+def test_a_pipe_is_refused_because_every_trial_reads_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "t.csv")
+    with pytest.raises(InvalidTraceError, match="not a regular file"):
+        read_azure_trace("t.csv", base_dir=tmp_path)
+
+
+def test_a_device_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidTraceError, match="not a regular file"):
+        read_azure_trace("/dev/zero", base_dir=tmp_path)
+
+
+def test_a_file_beyond_reason_is_not_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "t.csv").open("wb") as file:
+        file.truncate(LARGEST_FILE_BYTES + 1)
+    with pytest.raises(InvalidTraceError, match="more than"):
         read_azure_trace("t.csv", base_dir=tmp_path)
 
 

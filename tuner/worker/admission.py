@@ -1,0 +1,39 @@
+"""What only this host's files can tell of a study document; asked before anything is stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.domain.study_spec import StudySpec
+from tuner.errors import Fault, InvalidStudyError, InvalidTraceError
+from tuner.loadgen.workload import build_workload
+from tuner.study.space import search_space
+from tuner.study.target import target_of
+
+SHORTEST_CONTEXT = 2
+"""A prompt token and an output token; stands for a context length that is not known."""
+
+
+def require_tunable(spec: StudySpec, base_dir: Path) -> None:
+    """Raise InvalidStudyError for a model, workload or search space that no study can use here."""
+    require_measurable(spec, base_dir)
+    search_space(spec, target_of(spec, base_dir))
+
+
+def require_measurable(spec: StudySpec, base_dir: Path) -> None:
+    """Raise InvalidStudyError, with both faults, for a model or workload that cannot be used."""
+    faults: list[Fault] = []
+    longest = SHORTEST_CONTEXT
+    try:
+        longest = target_of(spec, base_dir).max_model_len
+    except InvalidStudyError as error:
+        faults += error.faults
+    try:
+        build_workload(
+            spec.workload, max_model_len=longest, seed=spec.workload.seed, base_dir=base_dir
+        )
+    except InvalidTraceError as error:
+        message = f"{error.where}: {error.message}" if error.where else error.message
+        faults.append(Fault("workload.trace.file", message, error.hint))
+    if faults:
+        raise InvalidStudyError(tuple(faults))
