@@ -1,0 +1,133 @@
+"""The study's own attempt (`tuner.study.attempt`) on virtual engines: no process, no wall time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.virtual_time.metric_series import metric_series, segment_starts_s
+from benchmarks.virtual_time.segment_run import SegmentRun, run_segment
+from benchmarks.virtual_time.virtual_engine import (
+    StartNoise,
+    VirtualEngine,
+    VirtualLauncher,
+    ready_or_not,
+)
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import Clock
+from tuner.domain.diagnosis import Diagnosis
+from tuner.engine.diagnosis import diagnose
+from tuner.engine.launcher import RunningEngine
+from tuner.loadgen.load_result import (
+    GeneratorHealth,
+    LoadProgress,
+    LoadResult,
+    SegmentReport,
+    SegmentResult,
+    SegmentWindow,
+)
+from tuner.loadgen.plan import LoadPlan, Segment
+from tuner.study.attempt import Equipment, LoadHooks, run_attempt
+from tuner.study.checkpoints import Checkpoint, no_checkpoint
+from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
+from tuner.study.load_session import SCRAPE_PERIOD_S, Loaded, LoadSession
+from tuner.worker.locations import Locations
+
+_IDLE = GeneratorHealth(cpu_share=0.0, loop_stall_max_ms=0.0, reads=0)
+"""A generator that costs nothing: the benchmark is about the study, not about the instrument."""
+
+
+class VirtualLoad(LoadSession):
+    """The study's load station, its segments served by the engine model."""
+
+    def apply(
+        self,
+        plan: LoadPlan,
+        engine: RunningEngine,
+        directory: Path,
+        hooks: LoadHooks,
+        on_progress: Callable[[LoadProgress], None],
+    ) -> Loaded:
+        """See `LoadSession.apply`."""
+        hooks.cancellation.raise_if_requested()
+        result, runs = serve(engine, plan.segments)
+        return Loaded(result, metric_series(runs, SCRAPE_PERIOD_S))
+
+
+def serve(
+    engine: RunningEngine, segments: tuple[Segment, ...]
+) -> tuple[LoadResult, tuple[SegmentRun, ...]]:
+    """Serve segments one after the other; the engine may die in one of them."""
+    if not isinstance(engine, VirtualEngine) or engine.launch is None:
+        raise TypeError("only a virtual engine that started serves in virtual time")
+    runs: list[SegmentRun] = []
+    for segment in segments:
+        run = run_segment(engine.launch, segment)
+        if run.died:
+            engine.run_out_of_memory()
+            break
+        runs.append(run)
+    results = tuple(
+        SegmentResult(run.segment, run.records, _report(run, start_s))
+        for run, start_s in zip(runs, segment_starts_s(runs), strict=True)
+    )
+    return LoadResult(results, 1.0, engine_lost=len(runs) < len(segments)), tuple(runs)
+
+
+def _report(run: SegmentRun, start_s: float) -> SegmentReport:
+    begin_s = start_s + run.segment.warmup_s
+    end_s = begin_s + run.segment.window_s
+    return SegmentReport(
+        window=SegmentWindow(begin_s, end_s, begin_s, end_s),
+        clock="virtual",
+        health=_IDLE,
+        list_exhausted=run.list_exhausted,
+        given_up="no token came although requests waited" if run.stalled else None,
+        cache_salt=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualExecutor:
+    """An `Executor` which takes milliseconds for an attempt of minutes."""
+
+    equipment: Equipment
+
+    def execute(
+        self, request: AttemptRequest, listener: AttemptListener, cancellation: Cancellation
+    ) -> AttemptResult:
+        """See `tuner.study.executor.Executor`."""
+        return run_attempt(request, self.equipment, listener, cancellation)
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualExecutorFactory:
+    """Builds the executor for `tuner.worker.composition.run_study`."""
+
+    noise: StartNoise
+
+    def __call__(
+        self, clock: Clock, locations: Locations, checkpoint: Checkpoint = no_checkpoint
+    ) -> VirtualExecutor:
+        return VirtualExecutor(
+            Equipment(
+                launcher=VirtualLauncher(self.noise),
+                load=VirtualLoad(clock),
+                clock=clock,
+                wait_until_ready=ready_or_not,
+                diagnose=_diagnose,
+                exclusive=_alone,
+                checkpoint=checkpoint,
+                free_port=lambda host: 8000,
+            )
+        )
+
+
+def _alone(request: AttemptRequest, cancellation: Cancellation) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
+def _diagnose(engine: RunningEngine) -> Diagnosis:
+    return diagnose(engine.log_tail(), exit_status=engine.exit_status(), ready=True)
