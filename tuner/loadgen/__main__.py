@@ -16,7 +16,7 @@ import uvloop
 from tuner.loadgen.generator import generate
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan_file import read_plan
-from tuner.loadgen.scheduling import ask_for_short_slices
+from tuner.loadgen.scheduling import ask_for_precedence
 
 EXIT_PARENT_GONE = 75
 
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     plan_file, directory = arguments
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     _allow_many_connections()
-    ask_for_short_slices()
+    ask_for_precedence()
     uvloop.run(generate(read_plan(Path(plan_file)), Path(directory), _emit))
     return 0
 

@@ -1,4 +1,9 @@
-"""What the load generator's process asks of the kernel's scheduler."""
+"""What the load generator's process asks of the kernel's scheduler.
+
+On a busy machine the ordinary scheduler lets a process that wakes wait until whoever runs has used
+up his slice: some 4 ms, by which a request is late. The generator needs little of the processor,
+but at once.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,14 @@ import ctypes
 import os
 import platform
 import sys
+from pathlib import Path
 
 SLICE_NS = 100_000
-"""The shortest that the kernel grants. A process that asks for short slices is let in sooner when
-it wakes and gets no more of the processor for it: just what a timer and a reader of sockets needs.
-"""
+"""The shortest that the kernel grants; it gives no more of the processor in all."""
+
+NICENESS = -10
+AUTOGROUP = Path("/proc/self/autogroup")
+"""Niceness of the session among sessions, where the kernel groups processes by session."""
 
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 
@@ -30,16 +38,45 @@ class _SchedAttr(ctypes.Structure):
     )
 
 
+def ask_for_precedence() -> None:
+    """Ask to be let in at once on waking; what is not granted is done without.
+
+    A higher priority is only for the privileged; short slices are for everybody. Whoever was given
+    another policy than the ordinary one keeps it.
+    """
+    if sys.platform != "linux" or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return
+    if may_be_raised():
+        raise_priority()
+    ask_for_short_slices()
+
+
+def may_be_raised() -> bool:
+    """Whether this process leads a session of its own: else others would be raised with it."""
+    return os.getsid(0) == os.getpid()
+
+
+def raise_priority() -> bool:
+    """Lower the niceness of this process and of its session; whether that was allowed."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, min(NICENESS, os.getpriority(os.PRIO_PROCESS, 0)))
+        if AUTOGROUP.exists():
+            AUTOGROUP.write_text(str(NICENESS), encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
 def ask_for_short_slices() -> bool:
     """Ask for the shortest time slices for this thread; whether the kernel took the request.
 
-    Needs no privilege. Linux before 6.12 takes it and does nothing. A thread that somebody gave
-    another policy than the ordinary one keeps it.
+    Linux before 6.12 takes it and does nothing.
     """
     call = _SCHED_SETATTR.get(platform.machine())
-    if sys.platform != "linux" or call is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+    if call is None:
         return False
-    attributes = _SchedAttr(policy=os.SCHED_OTHER, nice=os.nice(0), runtime_ns=SLICE_NS)
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    attributes = _SchedAttr(policy=os.SCHED_OTHER, nice=niceness, runtime_ns=SLICE_NS)
     attributes.size = ctypes.sizeof(attributes)
     libc = ctypes.CDLL(None, use_errno=True)
     return bool(libc.syscall(call, 0, ctypes.byref(attributes), 0) == 0)

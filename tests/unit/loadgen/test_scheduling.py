@@ -4,35 +4,93 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tuner.loadgen.scheduling import ask_for_short_slices
+from tuner.loadgen import scheduling
+from tuner.loadgen.scheduling import (
+    NICENESS,
+    ask_for_precedence,
+    ask_for_short_slices,
+    may_be_raised,
+    raise_priority,
+)
 
-IN_A_PROCESS_OF_ITS_OWN = """
-import os
-from tuner.loadgen.scheduling import ask_for_short_slices
-before = os.sched_getscheduler(0), os.nice(0)
-print(ask_for_short_slices(), (os.sched_getscheduler(0), os.nice(0)) == before)
-"""
+
+def in_a_process_of_its_own(code: str) -> list[str]:
+    """Words printed by the code; it leads a session of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import os\nfrom tuner.loadgen.scheduling import *\n{code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    return done.stdout.split()
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="asserts on one machine type")
-def test_asking_needs_no_privilege_and_changes_neither_policy_nor_niceness() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["True", "True"], done.stderr
+def test_short_slices_need_no_privilege_and_change_neither_policy_nor_niceness() -> None:
+    state = "(os.sched_getscheduler(0), os.nice(0))"
+    code = f"before = {state}; print(ask_for_short_slices(), {state} == before)"
+    assert in_a_process_of_its_own(code) == ["True", "True"]
 
 
-@pytest.mark.parametrize("change", ["machine", "platform", "policy"])
+def test_priority_is_raised_where_that_is_allowed_and_else_left_alone() -> None:
+    code = "before = os.nice(0); ask_for_precedence(); print(before, os.nice(0))"
+    before, after = in_a_process_of_its_own(code)
+    privileged = in_a_process_of_its_own("print(raise_priority())") == ["True"]
+    assert int(after) == (NICENESS if privileged else int(before))
+
+
+def test_a_session_that_belongs_to_others_is_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getsid", lambda _: os.getppid())
+    monkeypatch.setattr(scheduling, "raise_priority", lambda: pytest.fail("it was raised"))
+    monkeypatch.setattr(scheduling, "ask_for_short_slices", lambda: True)
+    assert not may_be_raised()
+    ask_for_precedence()
+
+
+def test_a_refusal_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    autogroup = tmp_path / "autogroup"
+    autogroup.write_text("/autogroup-1 nice 0")
+    monkeypatch.setattr(scheduling, "AUTOGROUP", autogroup)
+    monkeypatch.setattr(os, "setpriority", refuse)
+    assert not raise_priority()
+    assert autogroup.read_text() == "/autogroup-1 nice 0"
+
+
+def test_the_session_is_raised_with_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+    autogroup = tmp_path / "autogroup"
+    autogroup.touch()
+    monkeypatch.setattr(scheduling, "AUTOGROUP", autogroup)
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(os, "setpriority", lambda _which, _who, niceness: asked.append(niceness))
+    assert raise_priority()
+    assert asked == [NICENESS]
+    assert autogroup.read_text() == str(NICENESS)
+
+
+def test_nothing_is_asked_of_an_unknown_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "pdp11")
+    assert not ask_for_short_slices()
+
+
+@pytest.mark.parametrize("change", ["platform", "policy"])
 def test_nothing_is_asked_where_it_has_no_meaning(
     monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    if change == "machine":
-        monkeypatch.setattr(platform, "machine", lambda: "pdp11")
-    elif change == "platform":
+    if change == "platform":
         monkeypatch.setattr(sys, "platform", "darwin")
     else:
         monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
-    assert not ask_for_short_slices()
+    for step in ("raise_priority", "ask_for_short_slices"):
+        monkeypatch.setattr(scheduling, step, lambda: pytest.fail("it was asked"))
+    ask_for_precedence()
