@@ -84,7 +84,11 @@ def provenances() -> st.SearchStrategy[Provenance]:
         Provenance,
         study=ODD_TEXT,
         trial=st.none() | st.integers(0, 1000),
-        at=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=5.5))])),
+        at=st.datetimes(
+            min_value=datetime(1970, 1, 2),  # noqa: DTZ001 - hypothesis adds the time zone
+            max_value=datetime(9000, 1, 1),  # noqa: DTZ001
+            timezones=st.sampled_from([UTC, timezone(timedelta(hours=5.5))]),
+        ),
         servetune_version=ODD_TEXT,
         simulated=st.booleans(),
         verdict=ODD_TEXT,

@@ -49,12 +49,12 @@ def render(command: LaunchCommand, provenance: Provenance) -> str:
 
 
 def image_reference(provenance: Provenance) -> str:
-    """The image to run: the one given, else the release image of the measured version."""
+    """The image to run: the one given, else the release image of the version that will run."""
     if provenance.image is not None:
         if _IMAGE.fullmatch(provenance.image) is None:
             raise InvalidCommandError(f"{provenance.image!r} is not an image reference")
         return provenance.image
-    version = (provenance.vllm_version or "").removeprefix("v")
+    version = (provenance.target_version or "").removeprefix("v")
     return f"{REPOSITORY}:v{version}" if _RELEASE.fullmatch(version) else f"{REPOSITORY}:latest"
 
 

@@ -18,34 +18,56 @@ from tuner.domain.flag_catalogue import (
 )
 from tuner.domain.rules import violations
 from tuner.errors import InvalidCommandError
-from tuner.export import docker, python_module, vllm_serve
+from tuner.export import (
+    compose,
+    config_yaml,
+    docker,
+    json_form,
+    kubernetes,
+    python_module,
+    systemd,
+    vllm_serve,
+)
+from tuner.export.documents import read_document
 from tuner.export.launch_words import Launch, assignments_in, find_launch
 from tuner.export.provenance import Provenance, comment_lines
 from tuner.export.shell_words import ShellText, Word, split_commands
 
 FORMS: Mapping[str, Callable[[LaunchCommand, Provenance], str]] = MappingProxyType(
-    {"vllm": vllm_serve.render, "python-module": python_module.render, "docker": docker.render}
+    {
+        "vllm": vllm_serve.render,
+        "python-module": python_module.render,
+        "docker": docker.render,
+        "config-yaml": config_yaml.render,
+        "compose": compose.render,
+        "kubernetes": kubernetes.render,
+        "systemd": systemd.render,
+        "json": json_form.render,
+    }
 )
+_WITHOUT_COMMENTS = frozenset({"json"})
 
 
 def render(form: str, command: LaunchCommand, provenance: Provenance) -> str:
-    """The command as text for a POSIX shell, provenance in leading comments, newline at the end.
+    """The command as text of this form, a newline at its end.
 
-    Numbers are plain, secrets are named and never written. Raises InvalidCommandError for an
-    unknown form and for a command that no command line can carry.
+    Provenance is in leading comments, or in the JSON object. Numbers are plain, secrets are named
+    and never written. Raises InvalidCommandError for an unknown form and for a command that the
+    form cannot carry.
     """
     writer = FORMS.get(form)
     if writer is None:
         raise InvalidCommandError(f"{form!r} is not a form", hint=f"one of {', '.join(FORMS)}")
-    lines = (*comment_lines(provenance), writer(command, provenance))
-    return "\n".join(lines) + "\n"
+    comments = () if form in _WITHOUT_COMMENTS else comment_lines(provenance)
+    return "\n".join((*comments, writer(command, provenance))) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
     """A launch command found in text, with remarks on what was not taken over as it stands.
 
-    `secrets` are variables or flags whose values were not kept.
+    `secrets` are variables or flags whose values were not kept. `executable` is the program that
+    was named, where the engine does not run in a container.
     """
 
     command: LaunchCommand
@@ -53,6 +75,7 @@ class ParsedCommand:
     image: str | None
     secrets: tuple[str, ...]
     notes: tuple[str, ...]
+    executable: str | None = None
 
     @property
     def tunable_config(self) -> EngineConfig:
@@ -61,7 +84,7 @@ class ParsedCommand:
 
 
 def parse(text: str) -> LaunchCommand:
-    """The launch command in shell text of any form; nothing is ever evaluated.
+    """The launch command in text of any form; nothing is ever evaluated.
 
     Raises InvalidCommandError with what is wrong and where.
     """
@@ -70,9 +93,8 @@ def parse(text: str) -> LaunchCommand:
 
 def parse_with_notes(text: str) -> ParsedCommand:
     """`parse`, with everything worth telling about the command."""
-    shell = split_commands(text)
-    launch, exported = _only_launch(shell)
-    notes = [*shell.notes, *launch.notes]
+    launch, exported, notes = _launch_in(text)
+    notes += launch.notes
     notes += [
         f"{word.place}: {word.expansion} is kept as text, not replaced"
         for word in launch.words
@@ -81,6 +103,11 @@ def parse_with_notes(text: str) -> ParsedCommand:
     reading = read_argv([w.text for w in launch.words], [w.place for w in launch.words])
     model, config = _model_and_config(launch, reading, notes)
     variables = launch.variables if launch.form == "docker" else [*exported, *launch.variables]
+    notes += [
+        f"{word.place}: vLLM takes --config=FILE and does not read the file: use a space"
+        for word in launch.words
+        if word.text.startswith("--config=")
+    ]
     env, secrets = _environment(variables, notes)
     config, secret_flags = _without_secret_flags(config, notes)
     notes += _remarks(config)
@@ -90,7 +117,18 @@ def parse_with_notes(text: str) -> ParsedCommand:
         image=launch.image,
         secrets=(*secrets, *secret_flags),
         notes=tuple(notes + list(reading.notes)),
+        executable=launch.executable,
     )
+
+
+def _launch_in(text: str) -> tuple[Launch, list[tuple[str, str | None]], list[str]]:
+    """The launch, the variables set around it, and remarks: from a document or from shell text."""
+    document = read_document(text)
+    if document is not None:
+        return document.launch, document.variables, []
+    shell = split_commands(text)
+    launch, exported = _only_launch(shell)
+    return launch, exported, list(shell.notes)
 
 
 def _only_launch(shell: ShellText) -> tuple[Launch, list[tuple[str, str | None]]]:
@@ -116,7 +154,10 @@ def _only_launch(shell: ShellText) -> tuple[Launch, list[tuple[str, str | None]]
 def _no_launch(shell: ShellText) -> InvalidCommandError:
     first = shell.commands[0][0] if shell.commands else None
     what = f"{first.text!r} does not start vLLM" if first else "there is no command"
-    hint = "give `vllm serve …`, `python -m vllm.entrypoints.openai.api_server …` or `docker run …`"
+    hint = (
+        "give `vllm serve …`, `python -m vllm.entrypoints.openai.api_server …`, `docker run …`, "
+        "or a file of another form that `servetune export` writes"
+    )
     return InvalidCommandError(what, hint=hint, where=first.place if first else None)
 
 

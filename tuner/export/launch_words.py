@@ -38,7 +38,7 @@ class Launch:
     """One launch of the engine: the form, the words after its head, variables and remarks.
 
     `words` are the arguments of the server; a variable's value is None when it is passed on by
-    reference.
+    reference. `executable` is vLLM's command as it was named, None in a container.
     """
 
     form: str
@@ -46,6 +46,7 @@ class Launch:
     variables: list[tuple[str, str | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     image: str | None = None
+    executable: str | None = None
 
 
 def find_launch(words: Sequence[Word], depth: int = 0) -> Launch | None:
@@ -128,7 +129,10 @@ def _vllm(words: Sequence[Word]) -> Launch:
         raise InvalidCommandError(
             f"{what} starts no server", hint="give a `vllm serve` command", where=words[0].place
         )
-    return Launch("vllm", tuple(words[2:]))
+    program = words[0].text
+    is_command = PurePosixPath(program).name == "vllm"
+    executable = program if is_command else None
+    return Launch("vllm", tuple(words[2:]), executable=executable)
 
 
 def _python(words: Sequence[Word]) -> Launch | None:
@@ -139,9 +143,13 @@ def _python(words: Sequence[Word]) -> Launch | None:
         return None
     module = words[at + 1]
     if module.text == MODULE:
-        return Launch("python-module", tuple(words[at + 2 :]))
+        launch = Launch("python-module", tuple(words[at + 2 :]))
+        launch.executable = _beside(words[0].text)
+        return launch
     if module.text in ("vllm", "vllm.entrypoints.cli.main"):
-        return _vllm(words[at + 1 :])
+        launch = _vllm(words[at + 1 :])
+        launch.executable = _beside(words[0].text)
+        return launch
     if module.text.startswith("vllm."):
         raise InvalidCommandError(
             f"python -m {module.text} is not vLLM's OpenAI-compatible server",
@@ -149,6 +157,12 @@ def _python(words: Sequence[Word]) -> Launch | None:
             where=module.place,
         )
     return None
+
+
+def _beside(python: str) -> str:
+    """The command `vllm` of the environment that this interpreter belongs to."""
+    folder, slash, _ = python.rpartition("/")
+    return f"{folder}{slash}vllm"
 
 
 def _shell(words: Sequence[Word], depth: int) -> Launch | None:
@@ -174,9 +188,11 @@ def _container(
         run = read_docker_run(words[3:])
     else:
         return None
-    launch = _in_container(run.entrypoint, run.arguments, run.image)
+    head = (Word(run.entrypoint, run.image.line, run.image.column),) if run.entrypoint else ()
+    launch = launch_in_container(head, run.arguments, run.image.place)
     launch.form = "docker"
     launch.image = run.image.text
+    launch.executable = None
     launch.variables = run.variables + launch.variables
     launch.notes += run.notes
     launch.notes += [f"{name} does not reach the container" for name, _ in outer]
@@ -185,18 +201,23 @@ def _container(
     return launch
 
 
-def _in_container(entrypoint: str | None, arguments: tuple[Word, ...], image: Word) -> Launch:
+def launch_in_container(
+    entrypoint: tuple[Word, ...], arguments: tuple[Word, ...], place: str
+) -> Launch:
+    """The launch in a container of vLLM's image: its own entrypoint when none is given.
+
+    `place` is where the image is named. Raises InvalidCommandError for another entrypoint.
+    """
     if entrypoint:
-        head = Word(entrypoint, image.line, image.column)
-        launch = find_launch((head, *arguments))
+        launch = find_launch((*entrypoint, *arguments))
         if launch is None:
-            message = f"the entrypoint {entrypoint!r} does not start vLLM"
-            raise InvalidCommandError(message, where=image.place)
+            message = f"the entrypoint {entrypoint[0].text!r} does not start vLLM"
+            raise InvalidCommandError(message, where=place)
         return launch
     repeated = find_launch(arguments) if _starts_program(arguments) else None
     if repeated is not None:
         note = "newer images start `vllm serve` themselves and refuse a second one"
-        repeated.notes.append(f"{image.place}: {note}; name --entrypoint vllm")
+        repeated.notes.append(f"{place}: {note}; name --entrypoint vllm")
         return repeated
     launch = Launch("docker", arguments)
     if arguments and arguments[0].text == "serve":

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.domain.argv import to_options
-from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.flag_catalogue import flag, is_secret_environment
+from tuner.domain.flag_values import canonical
 from tuner.errors import InvalidCommandError
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -17,12 +18,21 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """A command's parts that may be written down; `secrets` are given by reference only."""
+    """A command's parts that may be written down; `secrets` are given by reference only.
+
+    `options` is `config` (canonical) as arguments, those of each flag together.
+    """
 
     model: str
+    config: EngineConfig
     options: tuple[tuple[str, ...], ...]
     variables: tuple[tuple[str, str], ...]
     secrets: tuple[str, ...]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What follows `vllm`: the same for every form that takes a list."""
+        return ("serve", self.model, *(word for option in self.options for word in option))
 
 
 def exportable(command: LaunchCommand) -> Exportable:
@@ -40,7 +50,8 @@ def exportable(command: LaunchCommand) -> Exportable:
             raise InvalidCommandError(f"the environment variable {name!r} cannot be exported")
     secret_flags = {name for name, _ in command.config.flags if _is_secret_flag(name)}
     try:
-        options = to_options(command.config.without(*secret_flags))
+        config = canonical(command.config.without(*secret_flags))
+        options = to_options(config)
     except ValueError as error:
         raise InvalidCommandError(str(error)) from None
     if "\x00" in command.model:
@@ -50,6 +61,7 @@ def exportable(command: LaunchCommand) -> Exportable:
     secrets += ["HF_TOKEN"] if "hf-token" in secret_flags else []
     return Exportable(
         model=command.model,
+        config=config,
         options=options,
         variables=tuple((n, v) for n, v in command.env if not is_secret_environment(n)),
         secrets=tuple(dict.fromkeys(secrets)),

@@ -24,7 +24,8 @@ class Provenance:
     """What a reader needs to trust a command, and to notice when it no longer applies.
 
     `trial` None is the baseline. None elsewhere is unknown and said so. `image` is the container
-    image of the docker form, best by digest.
+    image of the forms that run in one, best by digest. `exported_for` is the vLLM version the text
+    is written for where that is not the measured one.
     """
 
     study: str
@@ -41,10 +42,30 @@ class Provenance:
     model_revision: str | None = None
     image: str | None = None
     notes: tuple[str, ...] = ()
+    exported_for: str | None = None
+
+    @property
+    def target_version(self) -> str | None:
+        """The vLLM version that will read the command, None when it is not known."""
+        return self.exported_for or self.vllm_version
+
+
+SIMULATED = (
+    "SIMULATED: every number below comes from ServeTune's engine model, NOT from a GPU. "
+    "Measure on real hardware before relying on it."
+)
+MEASURE_AGAIN = "Measure again when the model, vLLM, the GPU or the workload changes."
 
 
 def comment_lines(provenance: Provenance) -> tuple[str, ...]:
     """`# key: value` lines, each one line whatever the values hold."""
+    lines = [f"# {SIMULATED}"] if provenance.simulated else []
+    lines += [f"# {key}: {value}" for key, value in facts(provenance)]
+    return (*lines, f"# {MEASURE_AGAIN}")
+
+
+def facts(provenance: Provenance) -> tuple[tuple[str, str], ...]:
+    """What is known, for people: names and values of one line each, always in the same order."""
     pairs = [
         ("study", provenance.study),
         ("trial", "baseline" if provenance.trial is None else str(provenance.trial)),
@@ -58,16 +79,44 @@ def comment_lines(provenance: Provenance) -> tuple[str, ...]:
     ]
     if provenance.model_revision:
         pairs.insert(5, ("model revision", provenance.model_revision))
+    if provenance.exported_for:
+        pairs.insert(5, ("written for vLLM", provenance.exported_for))
     pairs += [("note", note) for note in provenance.notes]
-    lines = [_SIMULATED] if provenance.simulated else []
-    lines += [f"# {key}: {one_line(value)}" for key, value in pairs]
-    return (*lines, "# Measure again when the model, vLLM, the GPU or the workload changes.")
+    return tuple((key, one_line(value)) for key, value in pairs)
 
 
-_SIMULATED = (
-    "# SIMULATED: every number below comes from ServeTune's engine model, NOT from a GPU. "
-    "Measure on real hardware before relying on it."
-)
+def record(provenance: Provenance) -> dict[str, object]:
+    """The same for programs: JSON-able, what is not known is None."""
+    gain = provenance.gain
+    return {
+        "simulated": provenance.simulated,
+        "study": one_line(provenance.study),
+        "trial": provenance.trial,
+        "date": _date(provenance.at),
+        "servetune_version": one_line(provenance.servetune_version),
+        "vllm_version": _optional(provenance.vllm_version),
+        "exported_for": _optional(provenance.exported_for),
+        "model_revision": _optional(provenance.model_revision),
+        "gpu": _optional(provenance.gpu),
+        "gpu_count": provenance.gpu_count,
+        "workload_digest": _optional(provenance.workload_digest),
+        "gain": None
+        if gain is None
+        else {
+            "metric": one_line(gain.metric),
+            "percent": gain.percent,
+            "low_percent": gain.low_percent,
+            "high_percent": gain.high_percent,
+        },
+        "verdict": one_line(provenance.verdict),
+        "image": _optional(provenance.image),
+        "notes": [one_line(note) for note in provenance.notes],
+        "advice": MEASURE_AGAIN,
+    }
+
+
+def _optional(text: str | None) -> str | None:
+    return None if text is None else one_line(text)
 
 
 def one_line(text: str) -> str:

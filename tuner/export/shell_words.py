@@ -19,14 +19,16 @@ class Word:
     """One word with its quotes removed, and where it starts (both count from 1)."""
 
     text: str
-    line: int
-    column: int
+    line: int = 0
+    column: int = 0
     expansion: str | None = None
     """The first variable that a shell would have replaced; the text keeps it as written."""
+    key: str | None = None
+    """Where the word stands in a document of keys (`services.vllm.command[2]`)."""
 
     @property
     def place(self) -> str:
-        return f"line {self.line}, column {self.column}"
+        return self.key or f"line {self.line}, column {self.column}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.support.engine_configs import PLAIN_PROVENANCE, launch_commands, prov
 from tests.support.unhurried import UNHURRIED
 from tuner.domain.argv import to_argv
 from tuner.domain.engine_config import EngineConfig, FlagValue, LaunchCommand
+from tuner.domain.flag_values import split_words
 from tuner.errors import InvalidCommandError
 from tuner.export.forms import FORMS, parse, parse_with_notes, render
 from tuner.export.provenance import Provenance
@@ -78,13 +80,42 @@ def test_the_form_of_docker_names_its_entrypoint() -> None:
     )
 
 
-@pytest.mark.parametrize("form", FORMS)
+COMMENTED = [form for form in FORMS if form != "json"]
+
+
+@pytest.mark.parametrize("form", COMMENTED)
 def test_comments_come_first_and_a_newline_last(form: str) -> None:
     lines = render(form, TUNED, PLAIN_PROVENANCE).split("\n")
     assert lines[0] == "# study: chat"
     assert lines[-1] == ""
     first_command_line = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     assert not any(line.startswith("#") for line in lines[first_command_line:])
+
+
+def cannot_carry(form: str, command: LaunchCommand, provenance: Provenance) -> bool:
+    """The known reasons for which a form refuses a command, told here in other words."""
+    config, is_path = command.config.as_dict(), command.model.startswith("/")
+    port = config.get("port", 8000)
+    bad_port = not (isinstance(port, int) and 0 < port < 65536)
+    texts = [command.model, *map(str, config.values()), *(v for _, v in command.env)]
+    match form:
+        case "docker":
+            return is_path and any(c in command.model for c in "\n\r")
+        case "compose":
+            return bad_port
+        case "kubernetes":
+            return bad_port or (is_path and (":" in command.model or ".." in command.model))
+        case "systemd":
+            noncharacters = re.compile("[\ufdd0-\ufdef]|[^\x00-\U0010ffff]|[\ufffe\uffff]")
+            last_two = any(ord(c) & 0xFFFE == 0xFFFE for text in texts for c in text)
+            return bad_port or last_two or any(map(noncharacters.search, texts))
+        case "config-yaml":
+            values = [str(value) for value in config.values()]
+            dashed = any(w.startswith("-") for v in values for w in [v, *split_words(v)])
+            too_old = (provenance.vllm_version or "9")[:1].isdigit()
+            unprintable = not all(value.isprintable() for _, value in command.env)
+            return dashed or unprintable or too_old
+    return False
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -96,9 +127,7 @@ def test_what_is_written_is_read_back_exactly(
     try:
         text = render(form, command, provenance)
     except InvalidCommandError:
-        assert form == "docker"
-        assert command.model.startswith("/")
-        assert "\n" in command.model or "\r" in command.model
+        assert cannot_carry(form, command, provenance)
         return
     parsed = parse_with_notes(text)
     assert parsed.command == command
@@ -159,10 +188,15 @@ def test_secrets_are_named_and_never_written(form: str) -> None:
         env=(("HF_TOKEN", "hf-env"), ("HF_HUB_OFFLINE", "1"), ("MY_PASSWORD", "pw")),
     )
     text = render(form, command, PLAIN_PROVENANCE)
-    for secret in ("sk-flag", "hf-flag", "hf-env", "pw\n", "=pw"):
+    for secret in ("sk-flag", "hf-flag", "hf-env", "pw\n", "=pw", '"pw"'):
         assert secret not in text
+    told = {
+        "kubernetes": "# needs the key {} in the Secret vllm-secrets",
+        "systemd": "# needs {} in /etc/vllm/vllm.env",
+        "json": '    "{}"',
+    }.get(form, "# needs {} in the environment")
     for name in ("HF_TOKEN", "MY_PASSWORD", "VLLM_API_KEY"):
-        assert f"# needs {name} in the environment" in text
+        assert told.format(name) in text
         assert f"{name}=" not in text
         assert (f"--env {name} " in text) == (form == "docker")
     parsed = parse(text)
@@ -194,7 +228,7 @@ def test_what_no_command_line_can_carry_is_refused(form: str, command: LaunchCom
 def test_an_unknown_form_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidCommandError) as caught:
         render("helm", TUNED, PLAIN_PROVENANCE)
-    assert caught.value.hint == "one of vllm, python-module, docker"
+    assert caught.value.hint == f"one of {', '.join(FORMS)}"
 
 
 @pytest.mark.parametrize(
@@ -245,10 +279,28 @@ def test_the_port_of_the_configuration_is_published() -> None:
     assert "-p 9000:9000" in text
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", COMMENTED)
 def test_simulated_results_say_so_on_the_first_line(form: str) -> None:
     simulated = dataclasses.replace(PLAIN_PROVENANCE, simulated=True)
     assert render(form, TUNED, simulated).startswith("# SIMULATED: ")
+    assert "SIMULATED" not in render(form, TUNED, PLAIN_PROVENANCE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_tells_where_the_command_comes_from(form: str) -> None:
+    text = render(form, TUNED, PLAIN_PROVENANCE)
+    for fact in ("2030-01-31T18:00:00Z", "NVIDIA H100 80GB HBM3", "d1d2d3d4", "21.4", "0.33.0"):
+        assert fact in text
+    assert "better than the baseline" in text
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_are_plain_integers_in_every_form(form: str) -> None:
+    config = EngineConfig.of({"max-num-batched-tokens": "8K", "kv-cache-memory-bytes": 10**12})
+    text = render(form, dataclasses.replace(TUNED, config=config), PLAIN_PROVENANCE)
+    assert "8192" in text
+    assert "1000000000000" in text
+    assert "8K" not in text
 
 
 # Commands as they are found in the wild
