@@ -35,6 +35,7 @@ from tests.support.scripted_server import (
 from tuner.loadgen.aiohttp_transport import AiohttpTransport
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.socket_transport import SocketTransport
 from tuner.loadgen.stream_fault import StreamFault
 from tuner.loadgen.transport import Transport
 
@@ -419,3 +420,19 @@ class TestAiohttpOnUvloop(LoadClientContract):
 
     def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
         return AiohttpTransport(url)
+
+
+class TestSocketsOnAsyncio(LoadClientContract):
+    def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(scenario)
+
+    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url)
+
+
+class TestSocketsOnUvloop(LoadClientContract):
+    def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
+        uvloop.run(scenario)
+
+    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url)

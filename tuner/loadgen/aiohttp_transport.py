@@ -22,12 +22,7 @@ from aiohttp.connector import Connection
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stream_fault import LONGEST_DETAIL, StreamFault
-from tuner.loadgen.transport import USER_SPACE_CLOCK
-
-CONNECT_TIMEOUT_S = 10.0
-KEEP_ALIVE_S = 2.0
-"""Well below the 5 s after which vLLM's server closes idle connections: a request written to a
-connection that is just being closed would count as failed."""
+from tuner.loadgen.transport import CONNECT_TIMEOUT_S, KEEP_ALIVE_S, USER_SPACE_CLOCK
 
 READ_BUFFER_BYTES = 2**18
 
@@ -38,6 +33,7 @@ class AiohttpTransport:
     """Sends request bodies to one URL. An asynchronous context manager."""
 
     clock = USER_SPACE_CLOCK
+    clock_step_s = 0.0
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -67,6 +63,9 @@ class AiohttpTransport:
     def reads(self) -> int:
         """Reads from sockets so far."""
         return self._reads.count
+
+    async def prepare(self, connections: int, *, keep: int = 0) -> None:
+        """aiohttp opens connections only with requests."""
 
     async def exchange(self, body: bytes, stream: ResponseStream) -> None:
         """See `Transport.exchange`."""

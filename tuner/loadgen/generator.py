@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
-from tuner.loadgen.aiohttp_transport import AiohttpTransport
 from tuner.loadgen.closed_loop import ClosedLoopRun
 from tuner.loadgen.load_result import LoadProgress, SegmentReport, SegmentWindow, save_segment
 from tuner.loadgen.open_loop import OpenLoopRun
@@ -20,6 +19,7 @@ from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_tasks
 from tuner.loadgen.stream_fault import StreamFault
 from tuner.loadgen.transport import Transport
+from tuner.loadgen.transports import open_transport
 
 COMPLETIONS_PATH = "/v1/completions"
 PROGRESS_PERIOD_S = 0.25
@@ -29,7 +29,8 @@ Emit = Callable[[LoadProgress], None]
 
 async def generate(plan: LoadPlan, directory: Path, emit: Emit) -> None:
     """Run the plan's segments in order and save each when it has ended."""
-    async with AiohttpTransport(plan.base_url.rstrip("/") + COMPLETIONS_PATH) as transport:
+    url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
+    async with open_transport(url, plan.transport) as transport:
         cache_salt = await accepts_cache_salt(transport, plan)
         bodies = RequestBodies(plan.model, plan.vocabulary_size, plan.salt, cache_salt=cache_salt)
         settings = RunSettings(transport, bodies, plan.time_scale, plan.stall_s)
@@ -38,7 +39,7 @@ async def generate(plan: LoadPlan, directory: Path, emit: Emit) -> None:
             end = await _run_reporting(run, number, segment, emit)
             closed_loop = not isinstance(segment, OpenLoopSegment)
             records = run.log.records(end.start_s, plan.time_scale, only_sent=closed_loop)
-            report = _report(segment, end, transport.clock, plan.time_scale, cache_salt)
+            report = _report(segment, end, transport, plan.time_scale, cache_salt)
             save_segment(directory, number, records, report)
 
 
@@ -101,7 +102,7 @@ def total_s(segment: Segment) -> float:
 
 
 def _report(
-    segment: Segment, end: SegmentEnd, clock: str, time_scale: float, cache_salt: bool
+    segment: Segment, end: SegmentEnd, transport: Transport, time_scale: float, cache_salt: bool
 ) -> SegmentReport:
     window_start_s = end.start_s + segment.warmup_s / time_scale
     window_end_s = window_start_s + segment.window_s / time_scale
@@ -112,7 +113,15 @@ def _report(
         start_unix_s=window_start_s + to_unix_s,
         end_unix_s=window_end_s + to_unix_s,
     )
-    return SegmentReport(window, clock, end.health, end.list_exhausted, end.given_up, cache_salt)
+    return SegmentReport(
+        window=window,
+        clock=transport.clock,
+        health=end.health,
+        list_exhausted=end.list_exhausted,
+        given_up=end.given_up,
+        cache_salt=cache_salt,
+        clock_step_ms=transport.clock_step_s * 1000,
+    )
 
 
 @contextmanager

@@ -41,6 +41,7 @@ class InstrumentLimits:
     """Or the TTFT p95, if that is larger."""
 
     cpu_share: float = 0.80
+    clock_step_ms: float = 0.1
     sent_over_offered: float = 0.99
     token_count_error: float = 0.05
     """Between the client's count and the engine's counter. The counter is read once a second, so
@@ -95,6 +96,7 @@ def instrument(
         *_count_reasons(facts, limits),
         *_clock_reasons(segments, engine_windows, time_scale, ttft_p95_ms, limits),
         *_segment_reasons(segments, engine_windows),
+        *_step_reasons(segments, time_scale, limits),
     )
     return Instrument(
         valid=not reasons,
@@ -201,6 +203,14 @@ def _segment_reasons(
             yield f"the engine used up all {len(result.segment.requests)} requests of the list"
     if any(window.restarted for window in engine_windows):
         yield "the engine's counters fell back: it was started anew during the load"
+
+
+def _step_reasons(
+    segments: Sequence[SegmentResult], time_scale: float, limits: InstrumentLimits
+) -> Iterator[str]:
+    step_ms = max((result.report.clock_step_ms for result in segments), default=0.0)
+    if step_ms * time_scale > limits.clock_step_ms:
+        yield f"the host's clock was set by {step_ms:.1f} ms during the load"
 
 
 def _send_lags_s(result: SegmentResult) -> FloatArray:

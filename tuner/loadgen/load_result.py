@@ -52,7 +52,7 @@ class SegmentReport:
 
     window: SegmentWindow
     clock: str
-    """What the stamps are worth."""
+    """Who stamped arrivals: `kernel` or `user space`."""
 
     health: GeneratorHealth | None
     """None when the segment was given up before its window ended."""
@@ -63,6 +63,9 @@ class SegmentReport:
 
     cache_salt: bool
     """Whether requests carried a cache salt."""
+
+    clock_step_ms: float = 0.0
+    """By how much the host's clock was set since the generator began, where that harms stamps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+
+import numpy as np
 
 from tuner.loadgen.pacing import Pacer
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.segment_run import RunSettings, SegmentRun, end_tasks
+
+REPLENISHED_S = 0.1
+"""Wall time within which connections that were taken have been replaced, generously."""
+
+MOST_KEPT = 1024
 
 
 class OpenLoopRun(SegmentRun):
@@ -25,6 +33,9 @@ class OpenLoopRun(SegmentRun):
         bodies = [self.settings.bodies.build(request) for request in self._requests]
         if self._measured_left == 0:
             self._measured_done.set()
+        at_once = most_due_within(self._requests, REPLENISHED_S * self.settings.time_scale)
+        connections = min(at_once + 1, MOST_KEPT)
+        await self.settings.transport.prepare(connections, keep=connections)
         self._begin()
         moments_s = [self._wall_s(_due_s(request)) for request in self._requests]
         async with asyncio.TaskGroup() as group:
@@ -49,3 +60,10 @@ def _due_s(request: PlannedRequest) -> float:
     if request.due_s is None:
         raise ValueError(f"request {request.index} of an open loop has no due time")
     return request.due_s
+
+
+def most_due_within(requests: Sequence[PlannedRequest], span_s: float) -> int:
+    """The largest number of requests due within any span of that many engine seconds."""
+    due_s = np.array(sorted(_due_s(request) for request in requests), dtype=np.float64)
+    after = np.searchsorted(due_s, due_s + span_s, side="right")
+    return int((after - np.arange(due_s.size)).max(initial=0))

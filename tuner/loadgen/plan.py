@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+TransportKind = Literal["automatic", "socket", "aiohttp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class LoadPlan:
 
     `time_scale` is the engine's seconds per wall second: the generator sends that much faster and
     reports latencies in engine time. `salt` keeps prompts of different measurements apart.
+    `transport` is how requests travel; `automatic` takes the most exact that the target allows.
     """
 
     base_url: str
@@ -61,3 +65,4 @@ class LoadPlan:
     salt: int
     time_scale: float
     stall_s: float
+    transport: TransportKind = "automatic"

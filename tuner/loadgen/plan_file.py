@@ -28,6 +28,7 @@ def write_plan(plan: LoadPlan, path: Path) -> None:
         "salt": plan.salt,
         "time_scale": plan.time_scale,
         "stall_s": plan.stall_s,
+        "transport": plan.transport,
         "segments": [_segment_to_dict(segment) for segment in plan.segments],
     }
     path.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")

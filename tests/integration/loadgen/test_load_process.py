@@ -134,7 +134,7 @@ def test_a_plan_comes_back_as_records_window_and_health(tmp_path: Path) -> None:
         assert health is not None
         assert health.reads > 0
         assert segment.report.cache_salt
-        assert segment.report.clock == "user space"
+        assert segment.report.clock == "kernel"
     assert latency.window.end_monotonic_s <= capacity.window.start_monotonic_s
     assert len({tuple(request["prompt"]) for request in asked[1:]}) == len(asked) - 1
     assert not generators(tmp_path)

@@ -27,6 +27,7 @@ class FakeTransport:
     """Behaves as told with the request of each number, counted in order of sending."""
 
     clock = "fake"
+    clock_step_s = 0.0
     reads = 0
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -34,6 +35,10 @@ class FakeTransport:
         self.sent = 0
         self.in_flight = 0
         self.most_in_flight = 0
+        self.prepared: list[tuple[int, int]] = []
+
+    async def prepare(self, connections: int, *, keep: int = 0) -> None:
+        self.prepared.append((connections, keep))
 
     async def exchange(self, body: bytes, stream: ResponseStream) -> None:
         number, self.sent = self.sent, self.sent + 1

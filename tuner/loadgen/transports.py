@@ -1,0 +1,26 @@
+"""Which transport carries the requests of a plan."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractAsyncContextManager
+from urllib.parse import urlsplit
+
+from tuner.loadgen.aiohttp_transport import AiohttpTransport
+from tuner.loadgen.plan import TransportKind
+from tuner.loadgen.socket_transport import SocketTransport
+from tuner.loadgen.transport import Transport
+
+
+def open_transport(
+    url: str, kind: TransportKind = "automatic"
+) -> AbstractAsyncContextManager[Transport]:
+    """A transport for one URL, on the running loop.
+
+    The kernel stamps plain sockets, so they are taken for http:// on Linux; TLS and other systems
+    go over aiohttp. Raises ValueError when sockets are asked for and cannot serve the URL.
+    """
+    if kind == "automatic":
+        plain = urlsplit(url).scheme == "http" and sys.platform == "linux"
+        kind = "socket" if plain else "aiohttp"
+    return SocketTransport(url) if kind == "socket" else AiohttpTransport(url)
