@@ -167,7 +167,14 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
     rows.append(("goodput", "requests/s", latency.goodput_per_s))
     rows.append(("throughput, saturated", "tokens/s", capacity.output_tokens_per_s))
     rows.append(("requests, saturated", "requests/s", capacity.requests_per_s))
+    rows.append(("GPU utilisation", "", _share(latency.gpu_utilization)))
+    rows.append(("GPU utilisation, saturated", "", _share(capacity.gpu_utilization)))
     return rows
+
+
+def _share(value: float | None) -> Estimate | None:
+    """A window's mean, of which no interval is known."""
+    return None if value is None else Estimate(value, 1)
 
 
 def _cells(estimate: Estimate | None, unit: str) -> tuple[str, str, str]:

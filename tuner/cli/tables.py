@@ -48,7 +48,7 @@ def trial_table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for title in ("trial", "from", "seqs", "tokens", "chunk", "util"):
         table.add_column(title, justify="left" if title == "from" else "right")
-    for title in ("TTFT p95", "TPOT p95", "out tok/s", "preempt", "KV peak", "score"):
+    for title in ("TTFT p95", "TPOT p95", "out tok/s", "preempt", "KV peak", "GPU", "score"):
         table.add_column(title, justify="right")
     table.add_column("result")
     for trial in report["trials"]:
@@ -72,6 +72,7 @@ def _row(trial: Report, report: Report) -> tuple[str, ...]:
         _number(measured.get("output_tokens_per_s"), "{:,.0f}"),
         _number(measured.get("preemptions_per_request"), "{:.2f}"),
         _number(measured.get("kv_usage_peak"), "{:.0%}"),
+        _number(measured.get("gpu_utilization"), "{:.0%}"),
         _score(trial),
         _result(trial, report),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from objectives.measurement import EngineFacts, Measurement
@@ -31,6 +31,7 @@ from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_
 from tuner.study.engine_launch import time_scale
 from tuner.study.executor import AttemptRequest, LoadStatus
 from tuner.study.seeds import derived_seed
+from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
 from tuner.telemetry.series import MetricSeries
 from tuner.telemetry.window import engine_window
@@ -50,6 +51,13 @@ SHORTEST_SCRAPE_S = 0.1
 
 BURST_INSTANT_S = 1.0
 
+GpusOf = Callable[[AttemptRequest], Gpus | None]
+
+
+def no_gpus(request: AttemptRequest) -> Gpus | None:
+    """Nobody can tell how busy the GPUs are."""
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -62,9 +70,12 @@ class Loaded:
 class LoadSession:
     """The real `tuner.study.attempt.LoadStation`: generator and scraper as they are."""
 
-    def __init__(self, clock: Clock, limits: InstrumentLimits = LIMITS) -> None:
+    def __init__(
+        self, clock: Clock, limits: InstrumentLimits = LIMITS, gpus_of: GpusOf = no_gpus
+    ) -> None:
         self._clock = clock
         self._limits = limits
+        self._gpus_of = gpus_of
 
     def apply(
         self,
@@ -84,9 +95,7 @@ class LoadSession:
                 on_progress=on_progress,
                 engine_alive=hooks.engine_alive,
             )
-        series = scraper.series()
-        series.save(directory / "metrics.json")
-        return Loaded(result, series)
+        return Loaded(result, scraper.series())
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -152,7 +161,10 @@ class LoadSession:
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
-        loaded = self.apply(plan, engine, directory, hooks, _progress(purpose, hooks))
+        with GpuSampler(self._gpus_of(request), self._clock) as sampler:
+            loaded = self.apply(plan, engine, directory, hooks, _progress(purpose, hooks))
+        loaded = replace(loaded, series=loaded.series.merged(sampler.series()))
+        loaded.series.save(directory / "metrics.json")
         _require_whole(loaded.result, plan, purpose)
         return loaded
 

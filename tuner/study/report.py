@@ -126,6 +126,8 @@ def headline(measurement: Measurement) -> JsonObject:
         ),
         "kv_usage_peak": _worst(latency.kv_usage_peak, capacity.kv_usage_peak),
         "kv_cache_tokens": measurement.engine.kv_cache_tokens,
+        "gpu_utilization": latency.gpu_utilization,
+        "gpu_utilization_saturated": capacity.gpu_utilization,
     }
 
 

@@ -27,6 +27,10 @@ class EngineMetric(Enum):
     TTFT_COUNT = "ttft_count"
     ITL_SUM_S = "itl_sum_s"
     ITL_COUNT = "itl_count"
+    GPU_UTILIZATION = "gpu_utilization"
+    """Read from the driver, never from `/metrics`: it has no source below."""
+    SIMULATED_BUSY_S = "simulated_busy_s"
+    SIMULATED_CLOCK_S = "simulated_clock_s"
 
 
 class Combine(Enum):
@@ -75,8 +79,11 @@ SOURCES: Mapping[EngineMetric, Source] = {
         ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
         is_counter=True,
     ),
+    EngineMetric.SIMULATED_BUSY_S: Source(("sim:gpu_busy_seconds_total",), is_counter=True),
+    EngineMetric.SIMULATED_CLOCK_S: Source(("sim:clock_seconds_total",), is_counter=True),
 }
-"""Verified against vLLM 0.8.5 to 0.33.0. `…_created` samples have other names and never match."""
+"""Verified against vLLM 0.8.5 to 0.33.0. `…_created` samples have other names and never match.
+`sim:` is the embedded engine's own prefix, which no vLLM uses."""
 
 CACHE_CONFIG = "vllm:cache_config_info"
 """A gauge whose labels say what the engine really applied (KV blocks, block size, …)."""

@@ -66,6 +66,11 @@ class MetricSeries:
         values = list(self._within(gauge, start_s, end_s))
         return math.fsum(values) / len(values) if values else None
 
+    def merged(self, other: MetricSeries) -> MetricSeries:
+        """Both in order of time; each quantity should be in one of them only."""
+        scrapes = sorted((*self.scrapes, *other.scrapes), key=lambda scrape: scrape.monotonic_s)
+        return MetricSeries(tuple(scrapes))
+
     def save(self, path: Path) -> None:
         """Write as JSON; the file is complete or absent."""
         rows = [_to_row(scrape) for scrape in self.scrapes]

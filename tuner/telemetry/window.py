@@ -25,12 +25,24 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         itl_mean_ms=_mean_ms(
             series, EngineMetric.ITL_SUM_S, EngineMetric.ITL_COUNT, start_s, end_s
         ),
+        gpu_utilization=_gpu_utilization(series, start_s, end_s),
         restarted=any(
             series.was_reset(metric, start_s, end_s)
             for metric, source in SOURCES.items()
             if source.is_counter
         ),
     )
+
+
+def _gpu_utilization(series: MetricSeries, start_s: float, end_s: float) -> float | None:
+    """As the driver told it, else the simulated engine's share of time with a step running."""
+    told = series.mean(EngineMetric.GPU_UTILIZATION, start_s, end_s)
+    if told is not None:
+        return told
+    busy = _ratio(
+        series, EngineMetric.SIMULATED_BUSY_S, EngineMetric.SIMULATED_CLOCK_S, start_s, end_s
+    )
+    return None if busy is None else min(1.0, busy)
 
 
 def _ratio(

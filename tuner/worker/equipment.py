@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from tuner.domain.clock import Clock
 from tuner.domain.diagnosis import Diagnosis
+from tuner.domain.study_spec import SimulatedEngineSpec
 from tuner.engine.diagnosis import diagnose
 from tuner.engine.launcher import RunningEngine
 from tuner.engine.port import free_port
@@ -12,9 +15,10 @@ from tuner.engine.readiness import LOG_BYTES, wait_until_ready
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.study.attempt import Equipment
 from tuner.study.checkpoints import Checkpoint
-from tuner.study.executor import Executor
+from tuner.study.executor import AttemptRequest, Executor
 from tuner.study.load_session import LoadSession
-from tuner.worker.local_executor import GpuTurns, LocalExecutor
+from tuner.telemetry.gpu import Gpus, nvml_gpus
+from tuner.worker.local_executor import GpuTurns, LocalExecutor, gpu_ids
 from tuner.worker.locations import Locations
 
 
@@ -27,7 +31,7 @@ def local_executor(
     """Attempts on this host: its processes, the real load generator, and turns at its GPUs."""
     equipment = Equipment(
         launcher=ProcessLauncher(clock),
-        load=LoadSession(clock, limits),
+        load=LoadSession(clock, limits, gpus_of),
         clock=clock,
         wait_until_ready=wait_until_ready,
         diagnose=_diagnose,
@@ -36,6 +40,13 @@ def local_executor(
         free_port=free_port,
     )
     return LocalExecutor(equipment)
+
+
+def gpus_of(request: AttemptRequest) -> Gpus | None:
+    """The GPUs an attempt's engine runs on; the embedded engine uses none of this host."""
+    if isinstance(request.engine, SimulatedEngineSpec):
+        return None
+    return nvml_gpus(gpu_ids(request, os.environ))
 
 
 def _diagnose(engine: RunningEngine) -> Diagnosis:

@@ -17,6 +17,8 @@ HEADLINE = {
     "preemptions_per_request": 0.02,
     "kv_usage_peak": 0.931,
     "kv_cache_tokens": 27000,
+    "gpu_utilization": 0.77,
+    "gpu_utilization_saturated": 0.99,
 }
 
 
@@ -85,7 +87,7 @@ def test_simulated_results_say_so_first() -> None:
 
 def test_measured_values_and_score_are_shown() -> None:
     text = drawn(report())
-    for shown in ("812 ms", "61.2 ms", "1,234", "0.02", "93%", "+10.5 %", "recommended"):
+    for shown in ("812 ms", "61.2 ms", "1,234", "0.02", "93%", "77%", "+10.5 %", "recommended"):
         assert shown in text, shown
 
 

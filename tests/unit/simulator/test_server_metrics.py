@@ -76,6 +76,8 @@ EXPECTED = (
     "vllm:request_prefill_kv_computed_tokens_sum",
     "process_resident_memory_bytes",
     "sim:startup_engine_seconds",
+    "sim:gpu_busy_seconds_total",
+    "sim:clock_seconds_total",
 )
 
 
@@ -140,6 +142,20 @@ def test_counters_and_histograms_agree_with_what_was_served() -> None:
         assert total == pytest.approx(e2e)
         gaps = sum(entry["last_token_s"] - entry["first_token_s"] for entry in truth)
         assert found["vllm:inter_token_latency_seconds_sum"] == pytest.approx(gaps)
+
+    run_served(check)
+
+
+def test_the_busy_time_is_that_of_the_steps_and_never_ahead_of_the_clock() -> None:
+    async def check(served: Served) -> None:
+        await served.complete(prompt=[1] * 300, max_tokens=20, ignore_eos=True)
+        await served.engine.drain(10.0)
+        found = await samples(served)
+        (request,) = (await served.truth())["requests"]
+        served_s = request["last_token_s"] - request["scheduled_s"]
+        # One request alone: the engine was busy from its schedule to its last token, then idle.
+        assert found["sim:gpu_busy_seconds_total"] == pytest.approx(served_s)
+        assert found["sim:clock_seconds_total"] >= found["sim:gpu_busy_seconds_total"]
 
     run_served(check)
 

@@ -152,3 +152,12 @@ def test_deltas_of_adjacent_windows_add_up(steps: list[float], cuts: list[float]
     assert second_part is not None
     assert whole == pytest.approx(first + second_part, abs=1e-6)
     assert first >= 0
+
+
+def test_two_series_are_merged_in_order_of_time_and_do_not_disturb_each_other() -> None:
+    counters = series_of((0, 0), (10, 100), (20, 200))
+    gauges = series_of((5, 0.3), (15, 0.9), metric=GAUGE)
+    both = counters.merged(gauges)
+    assert [scrape.monotonic_s for scrape in both.scrapes] == [0, 5, 10, 15, 20]
+    assert both.delta(COUNTER, 0, 20) == counters.delta(COUNTER, 0, 20)
+    assert both.peak(GAUGE, 0, 20) == 0.9

@@ -110,3 +110,35 @@ def test_any_counter_that_falls_shows_a_restart(counter: str) -> None:
 def test_a_gauge_that_falls_shows_nothing() -> None:
     series = MetricSeries((scrape(0, running=9), scrape(3, running=1)))
     assert not engine_window(series, 1, 2).restarted
+
+
+def test_gpu_utilisation_is_the_mean_of_the_drivers_readings_in_the_window() -> None:
+    engine = MetricSeries((scrape(0, running=1), scrape(10, running=2)))
+    readings = ((1, 0.2), (5, 0.4), (9, 0.9), (12, 1.0))
+    gpu = MetricSeries(tuple(scrape(at, gpu_utilization=share) for at, share in readings))
+    assert engine_window(engine.merged(gpu), 0, 10).gpu_utilization == pytest.approx(0.5)
+
+
+def test_the_simulated_engine_tells_its_busy_share_of_engine_time() -> None:
+    # Ten engine seconds pass per wall second.
+    series = MetricSeries(
+        (
+            scrape(0, simulated_busy_s=0, simulated_clock_s=100),
+            scrape(4, simulated_busy_s=30, simulated_clock_s=140),
+        )
+    )
+    assert engine_window(series, 0, 4).gpu_utilization == pytest.approx(0.75)
+
+
+def test_a_step_counted_late_cannot_make_more_than_all_of_the_time_busy() -> None:
+    series = MetricSeries(
+        (
+            scrape(0, simulated_busy_s=0, simulated_clock_s=0),
+            scrape(1, simulated_busy_s=1.2, simulated_clock_s=1),
+        )
+    )
+    assert engine_window(series, 0, 1).gpu_utilization == 1.0
+
+
+def test_utilisation_that_nobody_measured_is_unknown() -> None:
+    assert engine_window(MetricSeries((scrape(0, running=1),)), 0, 1).gpu_utilization is None

@@ -88,6 +88,8 @@ class EngineMetrics:
     def __init__(self, max_model_len: int) -> None:
         tokens = powers_1_2_5(max_model_len)
         self.created_s = time.time()
+        self.created_monotonic_s = time.monotonic()
+        self.busy_s = 0.0
         self.gauges = EngineGauges()
         self.counters = dict.fromkeys(_COUNTER_HELP, 0)
         self.finished = dict.fromkeys(_FINISH_REASONS, 0)
@@ -120,6 +122,8 @@ class EngineMetrics:
     def stepped(self, result: StepResult, first_tokens: Iterable[Sequence]) -> None:
         """A step ended. A prompt counts with its first token, recomputation never (as in vLLM)."""
         self.steps += 1
+        if result.scheduled_tokens > 0:
+            self.busy_s += result.duration_s
         prompt = cached = 0
         for sequence in first_tokens:
             prompt += sequence.prompt_tokens
@@ -273,6 +277,13 @@ class VllmCollector(Collector):
             family = GaugeMetricFamily(f"sim:{name}", "Of the simulated engine.", labels=["engine"])
             family.add_metric(["0"], value)
             yield family
+        clock_s = (time.monotonic() - self._metrics.created_monotonic_s) * self._facts.time_scale
+        for name, seconds in {"gpu_busy": self._metrics.busy_s, "clock": clock_s}.items():
+            counter = CounterMetricFamily(
+                f"sim:{name}_seconds", "Engine seconds of the simulated engine.", labels=["engine"]
+            )
+            counter.add_metric(["0"], seconds)
+            yield counter
 
     def _gauge(self, name: str, text: str, *samples: tuple[Mapping[str, str], float]) -> Metric:
         family = GaugeMetricFamily(f"vllm:{name}", text)
