@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import time
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -25,6 +26,7 @@ from tuner.loadgen.stream_fault import LONGEST_DETAIL, StreamFault
 from tuner.loadgen.transport import CONNECT_TIMEOUT_S, KEEP_ALIVE_S, USER_SPACE_CLOCK
 
 READ_BUFFER_BYTES = 2**18
+LARGE_BODY_BYTES = 2**20
 
 _current_stream: ContextVar[ResponseStream] = ContextVar("current_stream")
 
@@ -71,7 +73,7 @@ class AiohttpTransport:
         """See `Transport.exchange`."""
         _current_stream.set(stream)
         try:
-            async with self._session.post(self._url, data=body) as response:
+            async with self._session.post(self._url, data=_as_data(body)) as response:
                 stream.http_status = response.status
                 if response.status != HTTPStatus.OK:
                     text = await response.content.read(LONGEST_DETAIL)
@@ -82,6 +84,11 @@ class AiohttpTransport:
             raise stream.fault or _fault(error) from error
         if stream.fault is not None:
             raise stream.fault
+
+
+def _as_data(body: bytes) -> bytes | io.BytesIO:
+    """aiohttp warns of large bodies as bytes, which it writes in one piece."""
+    return body if len(body) < LARGE_BODY_BYTES else io.BytesIO(body)
 
 
 async def _until_end(content: aiohttp.StreamReader) -> None:

@@ -36,6 +36,10 @@ class RequestLog:
     def in_flight(self) -> int:
         return len(self._active)
 
+    def stream(self, row: int) -> ResponseStream | None:
+        """The row's answer so far; None while it was not sent."""
+        return self._streams[row]
+
     def active_streams(self) -> Iterator[ResponseStream]:
         return iter(list(self._active.values()))
 

@@ -9,13 +9,17 @@ from objectives.measurement import (
     Distribution,
     Estimate,
     LatencySegment,
+    PromptClass,
     RequestCounts,
+    SteadyState,
 )
 from objectives.slo import RequestOutcome, Slo
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
+from tuner.loadgen.prefix import Look, prefix_summary, rows_of_records
+from tuner.loadgen.prompt_classes import FEWEST_REQUESTS, PromptEdges, class_bounds
 from tuner.loadgen.records import FloatArray, Outcome, Records
 from tuner.loadgen.request_metrics import (
     BoolArray,
@@ -26,6 +30,7 @@ from tuner.loadgen.request_metrics import (
     ttft_from_due_ms,
 )
 from tuner.loadgen.statistics import distribution, mean_estimate, share_estimate
+from tuner.loadgen.steady_state import settling
 
 __all__ = ["capacity_segment", "instrument", "latency_segment"]
 
@@ -34,7 +39,12 @@ FEWEST_BINS, MOST_BINS = 24, 60
 
 
 def latency_segment(
-    result: SegmentResult, engine: EngineWindow, *, slo: Slo | None = None, seed: int = 0
+    result: SegmentResult,
+    engine: EngineWindow,
+    *,
+    slo: Slo | None = None,
+    seed: int = 0,
+    prompt_edges: PromptEdges | None = None,
 ) -> LatencySegment:
     """Sum up an open-loop segment: requests due in the window, whatever became of them.
 
@@ -42,6 +52,7 @@ def latency_segment(
     `drain_s`, so min(latency, drain_s) is known of all of them: TTFT and E2E are cut there, those
     cut (or failed before it) are counted as censored, and a percentile below the cut is exact.
     TPOT of a request that the end of the drain interrupted counts with what it had, as censored.
+    `prompt_edges` part the requests into short, medium and long prompts.
     """
     segment, records = result.segment, result.records
     if not isinstance(segment, OpenLoopSegment):
@@ -53,6 +64,7 @@ def latency_segment(
     good = None if slo is None else _good(records, measured, slo)
     share = None if good is None else share_estimate(good, seed=seed)
     offered_per_s = float(np.count_nonzero(measured)) / segment.window_s
+    look = Look.of(segment)
     return LatencySegment(
         window_s=segment.window_s,
         offered_per_s=offered_per_s,
@@ -70,6 +82,8 @@ def latency_segment(
         running_peak=engine.running_peak,
         waiting_peak=engine.waiting_peak,
         gpu_utilization=engine.gpu_utilization,
+        by_prompt_length=_classes(records, measured, cap_ms, seed, prompt_edges),
+        prefix=prefix_summary(look, rows_of_records(look, segment, records), seed=seed),
     )
 
 
@@ -78,7 +92,8 @@ def capacity_segment(
 ) -> CapacitySegment:
     """Sum up a closed-loop segment: what arrived within the window, whenever it was sent.
 
-    Its counts: sent in the window, ended in it, in flight when it closed.
+    Its counts: sent in the window, ended in it, in flight when it closed. Its rates leave out the
+    window's beginning where the engine had plainly not settled yet.
     """
     segment, records = result.segment, result.records
     if not isinstance(segment, ClosedLoopSegment):
@@ -87,18 +102,47 @@ def capacity_segment(
     sent = (records.sent_s >= start_s) & (records.sent_s < end_s)
     over = (records.ended_s >= start_s) & (records.ended_s < end_s)
     over |= records.outcome == Outcome.UNFINISHED
+    steady = _steady(records, segment)
+    from_s = start_s + steady.truncated_s
     return CapacitySegment(
         window_s=segment.window_s,
         concurrency=segment.concurrency,
         requests=_counts(records, sent, over),
-        output_tokens_per_s=_token_rate(records, start_s, end_s, seed),
-        requests_per_s=_completion_rate(records, start_s, end_s, seed),
+        output_tokens_per_s=_token_rate(records, from_s, end_s, seed),
+        requests_per_s=_completion_rate(records, from_s, end_s, seed),
         preemptions=engine.preemptions,
         kv_usage_peak=engine.kv_usage_peak,
         running_peak=engine.running_peak,
         waiting_peak=engine.waiting_peak,
         gpu_utilization=engine.gpu_utilization,
+        steady=steady,
     )
+
+
+def _steady(records: Records, segment: ClosedLoopSegment) -> SteadyState:
+    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    bins = _bins(segment.window_s)
+    found = settling(tokens_within(records, start_s, end_s, bins))
+    truncated_s = found.skipped * segment.window_s / bins
+    return SteadyState(segment.warmup_s, truncated_s, found.drift, found.steady)
+
+
+def _classes(
+    records: Records, measured: BoolArray, cap_ms: float, seed: int, edges: PromptEdges | None
+) -> tuple[PromptClass, ...]:
+    if edges is None:
+        return ()
+    ttft_ms = ttft_from_due_ms(records)
+    found = []
+    for name, low, high in class_bounds(edges):
+        tokens = records.prompt_tokens
+        chosen = measured & (tokens >= low) & (tokens <= high)
+        count = int(np.count_nonzero(chosen))
+        enough = count >= FEWEST_REQUESTS
+        ttft = _capped(ttft_ms[chosen], cap_ms, seed) if enough else None
+        tpot = _tpot(records, chosen, seed) if enough else None
+        found.append(PromptClass(name, low, high, count, ttft, tpot))
+    return tuple(found)
 
 
 def _counts(records: Records, scheduled: BoolArray, ended: BoolArray) -> RequestCounts:

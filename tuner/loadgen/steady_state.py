@@ -1,0 +1,70 @@
+"""Whether a saturated engine's rate had settled, and from when on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.loadgen.records import FloatArray
+
+LARGEST_DRIFT = 0.10
+"""Between the halves of the measured part; what is larger and no chance is not steady."""
+
+SMALLEST_DIFFERENCE = 0.05
+"""A first part whose rate differs by less costs less bias than its loss would cost precision."""
+
+SURE = 4.0
+"""Standard errors by which a first part must differ to be left out: it was chosen among many."""
+
+CHANCE = 2.0
+"""Standard errors within which the halves' difference may be chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """The first `skipped` bins are left out; see `objectives.measurement.SteadyState`."""
+
+    skipped: int
+    drift: float | None
+    steady: bool
+
+
+def settling(counts: FloatArray) -> Settling:
+    """Judge a window by what came in each of its equal bins.
+
+    The cut is MSER's (White 1997): it minimises the squared standard error of the remaining mean,
+    within the first half, and is taken only where the part before it plainly differs.
+    """
+    skipped = _cut(counts)
+    kept = counts[skipped:]
+    half = kept.size // 2
+    first, second = kept[:half], kept[half:]
+    if half == 0 or first.sum() == 0:
+        return Settling(skipped, None, steady=False)
+    drift = float(second.mean() / first.mean() - 1)
+    level = abs(drift) <= LARGEST_DRIFT
+    steady = level or not _differ(first, second, CHANCE, math.hypot(_sd(first), _sd(second)) / math.sqrt(2))
+    return Settling(skipped, drift, steady)
+
+
+def _cut(counts: FloatArray) -> int:
+    candidates = range(counts.size // 2 + 1)
+    errors = [float(counts[cut:].var()) / (counts.size - cut) for cut in candidates]
+    cut = int(np.argmin(errors)) if errors else 0
+    if cut == 0:
+        return 0
+    before, after = counts[:cut], counts[cut:]
+    small = abs(before.mean() - after.mean()) <= SMALLEST_DIFFERENCE * after.mean()
+    return 0 if small or not _differ(before, after, SURE, _sd(after)) else cut
+
+
+def _differ(one: FloatArray, other: FloatArray, errors: float, sd: float) -> bool:
+    """Whether the means differ by more than so many standard errors, bins varying by `sd`."""
+    error = sd * math.sqrt(1 / one.size + 1 / other.size)
+    return abs(float(one.mean() - other.mean())) > errors * error
+
+
+def _sd(values: FloatArray) -> float:
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
