@@ -33,6 +33,7 @@ FILLER_MARGIN = 0.3
 _CONSTRAINT_OF_CLASS = {
     "oom_weights": FITS_MEMORY,
     "oom_profile": FITS_MEMORY,
+    "oom_kv_allocation": FITS_MEMORY,
     "oom_capture": FITS_MEMORY,
     "oom_sampler_warmup": FITS_MEMORY,
     "oom_runtime": FITS_MEMORY,

@@ -56,7 +56,9 @@ class Diagnosis:
     remedies: tuple[Remedy, ...] = ()
     returncode: int | None = None
     severity: float | None = None
-    """How far off the configuration was, in the failing resource's own ratio; None when unknown."""
+    """How far off the configuration was: needed over available in the failing resource, so that 1
+    would just have fitted; None when the log does not tell. The engine model and forecasts use the
+    same ratio."""
     tunable: bool = False
     """Whether a launch parameter can cure it."""
     facts: Mapping[str, FactValue] = field(default_factory=dict, hash=False)

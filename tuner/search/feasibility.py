@@ -48,9 +48,8 @@ def check(
     forecast = forecaster(config)
     if forecast.failure_class is None:
         return Feasible(forecast)
-    ratio = None if forecast.severity is None else 1 + forecast.severity
     return PredictedInfeasible(
         failure_class=forecast.failure_class,
-        grade=infeasibility_grade(ratio),
+        grade=infeasibility_grade(forecast.severity),
         reason=forecast.summary or f"the memory model predicts {forecast.failure_class}",
     )

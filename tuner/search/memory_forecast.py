@@ -15,13 +15,15 @@ class MemoryForecast:
     `max_safe_utilization` is the largest gpu-memory-utilization at which this sequences/tokens pair
     is expected to survive load, whatever the configuration's own is; None when the model cannot
     tell. `failure_class` (facts/vllm.md §C) is None when the configuration is expected to run;
-    `severity` is needed over available in the failing resource, minus one.
+    `severity` is a diagnosis's: needed over available in the failing resource. `min_utilization` is
+    the smallest at which the engine starts at all; above `max_safe_utilization` where none does.
     """
 
     max_safe_utilization: float | None
     failure_class: str | None = None
     severity: float | None = None
     summary: str = ""
+    min_utilization: float | None = None
 
 
 MemoryForecaster = Callable[[EngineConfig], MemoryForecast]

@@ -31,7 +31,7 @@ class StartupFailure:
     """Why this configuration does not start.
 
     `failure_class` is a class of the engine's diagnosis table (`oom_profile`, `kv_none`, …).
-    `severity` says how far off, as needed over available in the failing resource, minus one.
+    `severity` is a diagnosis's: needed over available in the failing resource, above 1.
     `requested_bytes` and `free_bytes` are the allocation that failed, for out-of-memory classes.
     """
 
@@ -235,7 +235,7 @@ def _busy(parts: Parts, limits: EngineLimits) -> StartupFailure | None:
         f"is less than desired GPU memory utilization ({limits.utilization:g}, "
         f"{asked / GIB:.2f} GiB). Decrease GPU memory utilization or reduce GPU memory used by "
         "other processes.",
-        severity=asked / free - 1.0,
+        severity=asked / free,
     )
 
 
@@ -260,7 +260,7 @@ def _too_large_to_load_or_profile(parts: Parts, limits: EngineLimits) -> Startup
             failure_class,
             phase,
             message,
-            severity=(held + wanted) / max(room, 1.0) - 1.0,
+            severity=(held + wanted) / max(room, 1.0),
             requested_bytes=wanted,
             free_bytes=free,
         )
@@ -275,7 +275,7 @@ def _no_kv(parts: Parts, limits: EngineLimits, pool: float) -> StartupFailure | 
         Phase.KV_SIZING,
         "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when "
         "initializing the engine.",
-        severity=-pool / parts.total,
+        severity=(limits.utilization * parts.total - pool) / (limits.utilization * parts.total),
     )
 
 
@@ -296,7 +296,7 @@ def _kv_too_small(
         f"the available KV cache memory ({blocks * block_bytes / GIB:.2f} GiB)."
         f"{advice if estimate else ''} Try increasing `gpu_memory_utilization` or decreasing "
         "`max_model_len` when initializing the engine.",
-        severity=needed_blocks / max(1, blocks) - 1.0,
+        severity=needed_blocks / max(1, blocks),
         estimated_max_len=estimate or None,
     )
 
@@ -314,7 +314,7 @@ def _no_room_for_blocks_or_graphs(parts: Parts, held_blocks: float) -> StartupFa
         "oom_capture" if phase is Phase.CAPTURE else "oom_kv_allocation",
         phase,
         f"CUDA out of memory. Tried to allocate {wanted / GIB:.2f} GiB.",
-        severity=wanted / max(free, 1.0) - 1.0,
+        severity=wanted / max(free, 1.0),
         requested_bytes=wanted,
         free_bytes=free,
     )

@@ -29,6 +29,7 @@ grades = st.floats(1e-6, 100)
 
 def test_running_out_of_memory_and_too_small_a_cache_are_different_constraints() -> None:
     assert constraint_of("oom_profile") == constraint_of("oom_runtime") == FITS_MEMORY
+    assert constraint_of("oom_kv_allocation") == FITS_MEMORY
     assert constraint_of("kv_too_small") == constraint_of("kv_none") == KV_CACHE_SUFFICES
     assert constraint_of("config_rejected") == ENGINE_RUNS
     assert constraint_of("a class of tomorrow") == ENGINE_RUNS

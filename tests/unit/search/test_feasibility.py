@@ -56,7 +56,7 @@ def test_of_several_broken_rules_the_worst_grades_and_all_are_told() -> None:
 def test_a_predicted_memory_failure_is_infeasible(failure_class: str, constraint: str) -> None:
     def forecaster(config: EngineConfig) -> MemoryForecast:
         assert config == SOUND
-        return MemoryForecast(0.8, failure_class, severity=0.5, summary="needs 1.5 times as much")
+        return MemoryForecast(0.8, failure_class, severity=1.5, summary="needs 1.5 times as much")
 
     verdict = check(SOUND, max_model_len=8192, forecaster=forecaster)
     assert isinstance(verdict, PredictedInfeasible)

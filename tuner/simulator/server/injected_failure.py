@@ -45,7 +45,7 @@ def _busy(launch: Launch, busy_gib: float) -> StartupFailure | None:
         f"less than desired GPU memory utilization ({launch.limits.utilization:g}, "
         f"{asked / GIB:.2f} GiB). Decrease GPU memory utilization or reduce GPU memory used by "
         "other processes.",
-        severity=asked / max(free, 1.0) - 1.0,
+        severity=asked / max(free, 1.0),
     )
 
 
@@ -67,7 +67,7 @@ def _forced(name: str, launch: Launch, account: MemoryAccount) -> StartupFailure
         name,
         _PHASES[name],
         _message(name, launch, account),
-        severity=0.1,
+        severity=1.1,
         requested_bytes=2.0 * GIB,
         free_bytes=0.5 * GIB,
         estimated_max_len=launch.max_model_len // 2 if name == "kv_too_small" else None,
