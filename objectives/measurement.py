@@ -53,6 +53,39 @@ class RequestCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptClass:
+    """Latencies of the requests whose prompt has `low_tokens` to `high_tokens` tokens (inclusive).
+
+    A distribution is None where the class has too few requests to be worth one.
+    """
+
+    name: str
+    low_tokens: int
+    high_tokens: int
+    requests: int
+    ttft_ms: Distribution | None
+    tpot_ms: Distribution | None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixSummary:
+    """The window's first requests as they stood `looked_at_s` seconds after the segment's start.
+
+    Those due within the window's first `window_s` seconds; the same requests for every measurement
+    under the same seed and rate, so that two prefixes compare. A TTFT that was not over is the
+    wait so far (counted as censored); `unanswered` are the requests without a first token.
+    TPOT is the mean gap between a request's frames so far.
+    """
+
+    window_s: float
+    looked_at_s: float
+    requests: int
+    unanswered: int
+    ttft_ms: Distribution | None
+    tpot_ms: Distribution | None
+
+
+@dataclass(frozen=True, slots=True)
 class LatencySegment:
     """Open loop at the study's rate."""
 
@@ -72,6 +105,10 @@ class LatencySegment:
     running_peak: float | None
     waiting_peak: float | None
     gpu_utilization: float | None = None
+    by_prompt_length: tuple[PromptClass, ...] = ()
+    """Short to long; empty where the prompts are too alike to be told apart."""
+    prefix: PrefixSummary | None = None
+    """What an early abort compares; None in measurements of older versions."""
 
     @property
     def preemptions_per_request(self) -> float | None:
@@ -82,8 +119,26 @@ class LatencySegment:
 
 
 @dataclass(frozen=True, slots=True)
+class SteadyState:
+    """How steady the saturated engine was.
+
+    `warmup_s` of load went before the window, and `truncated_s` more of the window were left out
+    because the token rate still differed. `drift` is how much the rate of the measured part's
+    second half exceeds its first's, as a share; None where nothing came.
+    """
+
+    warmup_s: float
+    truncated_s: float
+    drift: float | None
+    steady: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CapacitySegment:
-    """Closed loop, saturated, in steady state."""
+    """Closed loop, saturated, in steady state.
+
+    `window_s` is the planned window; rates are over the part of it that `steady` leaves.
+    """
 
     window_s: float
     concurrency: int
@@ -95,6 +150,7 @@ class CapacitySegment:
     running_peak: float | None
     waiting_peak: float | None
     gpu_utilization: float | None = None
+    steady: SteadyState | None = None
 
     @property
     def preemptions_per_request(self) -> float | None:

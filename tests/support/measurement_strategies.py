@@ -14,7 +14,10 @@ from objectives.measurement import (
     Instrument,
     LatencySegment,
     Measurement,
+    PrefixSummary,
+    PromptClass,
     RequestCounts,
+    SteadyState,
 )
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -150,6 +153,24 @@ _maybe_distribution = st.none() | distributions
 _maybe_count = st.none() | counts
 _maybe_float = st.none() | finite
 
+prompt_classes = st.builds(
+    PromptClass,
+    name=st.text(),
+    low_tokens=counts,
+    high_tokens=counts,
+    requests=counts,
+    ttft_ms=_maybe_distribution,
+    tpot_ms=_maybe_distribution,
+)
+prefixes = st.builds(
+    PrefixSummary,
+    window_s=finite,
+    looked_at_s=finite,
+    requests=counts,
+    unanswered=counts,
+    ttft_ms=_maybe_distribution,
+    tpot_ms=_maybe_distribution,
+)
 latency_segments = st.builds(
     LatencySegment,
     window_s=finite,
@@ -168,6 +189,8 @@ latency_segments = st.builds(
     running_peak=_maybe_float,
     waiting_peak=_maybe_float,
     gpu_utilization=_maybe_float,
+    by_prompt_length=st.lists(prompt_classes, max_size=2).map(tuple),
+    prefix=st.none() | prefixes,
 )
 capacity_segments = st.builds(
     CapacitySegment,
@@ -181,6 +204,14 @@ capacity_segments = st.builds(
     running_peak=_maybe_float,
     waiting_peak=_maybe_float,
     gpu_utilization=_maybe_float,
+    steady=st.none()
+    | st.builds(
+        SteadyState,
+        warmup_s=finite,
+        truncated_s=finite,
+        drift=_maybe_float,
+        steady=st.booleans(),
+    ),
 )
 engine_facts = st.builds(
     EngineFacts,

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from objectives.measurement import Estimate, Measurement
+from objectives.measurement import Estimate, LatencySegment, Measurement
 from objectives.serialise import measurement_to_dict
 from tuner.cli.interruption import interruptible
 from tuner.cli.output import OutputFormat, emit, notice
@@ -135,6 +135,8 @@ def _draw(done: SingleMeasurement, console: Console) -> None:
         instrument = result.measurement.instrument
         verdict = "valid" if instrument.valid else f"INVALID: {'; '.join(instrument.reasons)}"
         console.print(f"instrument: {verdict}", markup=False)
+        for note in result.measurement.notes:
+            console.print(f"note: {note}", markup=False)
     console.print(f"files: {done.directory}", markup=False, soft_wrap=True)
 
 
@@ -163,6 +165,7 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
         for name, spread in spreads.items()
         for percentile in ("p50", "p95", "p99")
     ]
+    rows.extend(_by_prompt_length(latency))
     rows.append(("SLO attainment", "", latency.slo_attainment))
     rows.append(("goodput", "requests/s", latency.goodput_per_s))
     rows.append(("throughput, saturated", "tokens/s", capacity.output_tokens_per_s))
@@ -175,6 +178,18 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
 def _share(value: float | None) -> Estimate | None:
     """A window's mean, of which no interval is known."""
     return None if value is None else Estimate(value, 1)
+
+
+def _by_prompt_length(latency: LatencySegment) -> list[tuple[str, str, Estimate | None]]:
+    return [
+        (
+            f"{name} p95, {each.name} prompts ({each.low_tokens} to {each.high_tokens} tokens)",
+            "ms",
+            None if spread is None else spread.p95,
+        )
+        for each in latency.by_prompt_length
+        for name, spread in (("TTFT", each.ttft_ms), ("TPOT", each.tpot_ms))
+    ]
 
 
 def _cells(estimate: Estimate | None, unit: str) -> tuple[str, str, str]:

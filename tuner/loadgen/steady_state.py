@@ -44,8 +44,8 @@ def settling(counts: FloatArray) -> Settling:
     if half == 0 or first.sum() == 0:
         return Settling(skipped, None, steady=False)
     drift = float(second.mean() / first.mean() - 1)
-    level = abs(drift) <= LARGEST_DRIFT
-    steady = level or not _differ(first, second, CHANCE, math.hypot(_sd(first), _sd(second)) / math.sqrt(2))
+    sd = math.sqrt((_sd(first) ** 2 + _sd(second) ** 2) / 2)
+    steady = abs(drift) <= LARGEST_DRIFT or not _differ(first, second, CHANCE, sd)
     return Settling(skipped, drift, steady)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from objectives.measurement import EngineFacts, Measurement
+from objectives.measurement import CapacitySegment, EngineFacts, Measurement
 from tuner.domain.clock import Clock
 from tuner.engine.launcher import RunningEngine
 from tuner.errors import LoadGeneratorError
@@ -14,6 +14,7 @@ from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.prompt_classes import prompt_edges
 from tuner.loadgen.records import Records
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
 from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
@@ -241,7 +242,13 @@ def summarise(
         for s in result.segments
     )
     slo = request.slo
-    latency = latency_segment(first, windows[0], slo=slo, seed=request.workload_seed)
+    latency = latency_segment(
+        first,
+        windows[0],
+        slo=slo,
+        seed=request.workload_seed,
+        prompt_edges=prompt_edges(workload.prompt_tokens),
+    )
     capacity = capacity_segment(second, windows[1], seed=request.workload_seed)
     ttft = latency.ttft_ms
     return Measurement(
@@ -260,7 +267,19 @@ def summarise(
         workload_seed=request.workload_seed,
         simulated=request.engine.kind == "simulated",
         time_scale=result.time_scale,
+        notes=steadiness_notes(capacity),
     )
+
+
+def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:
+    """What is to be said of a throughput that was not steady all the time."""
+    steady, notes = segment.steady, []
+    if steady is not None and steady.truncated_s > 0:
+        left_out = f"the first {steady.truncated_s:.1f} of {segment.window_s:g} s"
+        notes.append(f"throughput leaves out {left_out}: the engine had not settled")
+    if steady is not None and not steady.steady and steady.drift is not None:
+        notes.append(f"throughput is not steady: it drifted by {steady.drift:+.0%} in the window")
+    return tuple(notes)
 
 
 def _progress(purpose: str, hooks: LoadHooks) -> Callable[[LoadProgress], None]:

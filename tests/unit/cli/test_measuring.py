@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from objectives.measurement import Measurement, PromptClass
+from tests.support.study_measurements import distribution, measurement
+from tuner.cli.measuring import _draw, document
+from tuner.domain.engine_config import EngineConfig, LaunchCommand
+from tuner.domain.states import AttemptOutcome
+from tuner.study.executor import AttemptResult
+from tuner.worker.single_measurement import SingleMeasurement
+
+SHORT = PromptClass("short", 3, 100, 120, distribution(150.0), distribution(30.0))
+LONG = PromptClass("long", 900, 4000, 7, None, None)
+
+
+def measured(found: Measurement) -> SingleMeasurement:
+    command = LaunchCommand("a/model", EngineConfig.of({}))
+    result = AttemptResult(AttemptOutcome.MEASURED, "measured", 1.0, measurement=found)
+    return SingleMeasurement(command, result, Path("files"), 1)
+
+
+def with_classes(*classes: PromptClass) -> Measurement:
+    plain = measurement()
+    return dataclasses.replace(
+        plain, latency=dataclasses.replace(plain.latency, by_prompt_length=classes)
+    )
+
+
+def drawn(found: Measurement) -> str:
+    file = io.StringIO()
+    _draw(measured(found), Console(file=file, width=200, highlight=False))
+    return file.getvalue()
+
+
+def row(text: str, beginning: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(beginning))
+
+
+def test_latencies_are_shown_for_each_length_of_prompt() -> None:
+    text = drawn(with_classes(SHORT, LONG))
+    assert "150 ms" in row(text, "TTFT p95, short prompts (3 to 100 tokens)")
+    assert "30 ms" in row(text, "TPOT p95, short prompts (3 to 100 tokens)")
+
+
+def test_a_class_of_too_few_requests_is_a_dash() -> None:
+    cells = row(drawn(with_classes(LONG)), "TTFT p95, long prompts").split()
+    assert cells[-3:] == ["-", "-", "-"]
+
+
+def test_classes_are_in_the_json_with_nulls_where_nothing_is_known() -> None:
+    found = document(measured(with_classes(SHORT, LONG)))["measurement"]
+    assert isinstance(found, dict)
+    short, long = found["latency"]["by_prompt_length"]
+    assert short["ttft_ms"]["p95"]["value"] == 150.0
+    assert (long["requests"], long["ttft_ms"], long["tpot_ms"]) == (7, None, None)
+
+
+def test_notes_of_a_measurement_are_shown() -> None:
+    noted = dataclasses.replace(measurement(), notes=("throughput is not steady",))
+    assert "note: throughput is not steady" in drawn(noted)
+    assert "note:" not in drawn(measurement())
