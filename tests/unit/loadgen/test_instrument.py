@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from objectives.measurement import Instrument
 from tests.support.load_records import Row, closed_segment, open_segment, result_of
 from tuner.domain.engine_window import EngineWindow
@@ -202,6 +204,14 @@ def test_an_embedded_engine_may_differ_a_little_from_its_own_clock() -> None:
 def test_a_real_engine_is_not_held_to_its_own_clock() -> None:
     own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
     assert judge(two_tokens(0.9, 0.9), windows=(own,), ttft_p95_ms=500.0).valid
+
+
+def test_a_clock_that_was_set_during_the_load_is_found_out() -> None:
+    kept, moved = many_tokens(10), many_tokens(10)
+    moved = replace(moved, report=replace(moved.report, clock_step_ms=1500.0))
+    assert judge(kept).valid
+    (reason,) = judge(kept, moved).reasons
+    assert reason == "the host's clock was set by 1500.0 ms during the load"
 
 
 def test_the_time_to_first_token_in_saturation_only_measures_the_queue() -> None:

@@ -46,6 +46,7 @@ plans = st.builds(
     salt=st.integers(-(2**60), 2**60),
     time_scale=st.floats(1, 100),
     stall_s=st.floats(0.1, 1000),
+    transport=st.sampled_from(["automatic", "socket", "aiohttp"]),
 )
 
 

@@ -11,7 +11,7 @@ import uvloop
 from tests.support.scripted_server import DONE_EVENT, token_event, usage_event
 from tuner.loadgen.closed_loop import PAUSE_AFTER_FAILURE_S, ClosedLoopRun
 from tuner.loadgen.generator import accepts_cache_salt, segment_run
-from tuner.loadgen.open_loop import OpenLoopRun
+from tuner.loadgen.open_loop import MOST_KEPT, OpenLoopRun, most_due_within
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.records import Outcome, Records
@@ -213,6 +213,40 @@ def test_a_bad_answer_is_judged() -> None:
     _, _, records = run(open_segment(2.0), FakeTransport(short))
     assert outcomes(records) == [Outcome.WRONG_TOKEN_COUNT]
     assert records.received_tokens.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("due_s", "span_s", "most"),
+    [
+        ([], 1.0, 0),
+        ([5.0], 1.0, 1),
+        ([0.0, 1.0, 2.0, 3.0], 1.0, 2),
+        ([0.0, 1.0, 2.0, 3.0], 0.5, 1),
+        ([7.0, 0.0, 7.0, 7.2, 9.0], 0.2, 3),
+        ([4.0] * 50, 0.0, 50),
+    ],
+)
+def test_the_densest_moment_of_a_schedule(due_s: list[float], span_s: float, most: int) -> None:
+    assert most_due_within(open_segment(*due_s).requests, span_s) == most
+
+
+def test_an_open_loop_has_connections_for_its_densest_moment() -> None:
+    transport = FakeTransport(good)
+    # 100 engine seconds are one wall second: a tenth of it is ten of them.
+    run(open_segment(1.0, 2.0, 2.0, 3.0, 30.0, warmup_s=1.0, window_s=30.0), transport)
+    assert transport.prepared == [(5, 5)]
+
+
+def test_there_is_a_limit_to_the_connections_of_an_open_loop() -> None:
+    transport = FakeTransport(good)
+    run(open_segment(*[1.0] * (MOST_KEPT + 10)), transport)
+    assert transport.prepared == [(MOST_KEPT, MOST_KEPT)]
+
+
+def test_a_closed_loop_has_its_connections_before_it_begins() -> None:
+    transport = FakeTransport(good)
+    run(closed_segment(10, concurrency=4), transport)
+    assert transport.prepared == [(4, 0)]
 
 
 def test_a_closed_loop_keeps_its_slots_full_and_no_more() -> None:
