@@ -64,7 +64,7 @@ class WeightedMetric:
 
         Not finite, negative, or a latency of zero is an instrument's fault, not a fast engine.
         """
-        estimate = self._estimate(measurement)
+        estimate = self.estimate(measurement)
         if estimate is None or not math.isfinite(estimate.value) or estimate.value < 0:
             return None
         if estimate.value == 0 and self.direction is Direction.LOWER_IS_BETTER:
@@ -77,7 +77,8 @@ class WeightedMetric:
             return baseline / value
         return value / baseline
 
-    def _estimate(self, measurement: Measurement) -> Estimate | None:
+    def estimate(self, measurement: Measurement) -> Estimate | None:
+        """What was measured, with its interval, usable or not; None where it was not."""
         if self.metric is Metric.OUTPUT_TOKENS_PER_S:
             return measurement.capacity.output_tokens_per_s
         if self.metric is Metric.GOODPUT_PER_S:
