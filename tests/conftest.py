@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
     from tests.support.postgres import PostgresServer
     from tuner.store.database import Database
 
-# How long an example takes depends on what else the machine does: no test asserts it.
-settings.register_profile("servetune", parent=settings(), deadline=None)
-settings.load_profile("servetune")
+# How long an example takes depends on what else the machine does: no test asserts it. The examples
+# of a run are always the same ones, so that a commit that passed passes again; new ones are looked
+# for with HYPOTHESIS_PROFILE=explore.
+settings.register_profile("servetune", parent=settings(), deadline=None, derandomize=True)
+settings.register_profile("explore", parent=settings(), deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "servetune"))
 
 _KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.postgres))
 

@@ -127,7 +127,7 @@ def typed_value(name: str, value: FlagValue) -> FlagValue:
             return value
         raise ValueError(f"{name}: expected {describe(info)}, got {str(value).lower()}")
     if isinstance(value, float) and info.is_integer and value.is_integer():
-        return int(value)
+        value = int(value)
     try:
         parsed = parse_value(info, value_text(value))
     except ValueError as error:
