@@ -14,6 +14,7 @@ from tuner.loadgen.closed_loop import ClosedLoopRun
 from tuner.loadgen.load_result import LoadProgress, SegmentReport, SegmentWindow, save_segment
 from tuner.loadgen.open_loop import OpenLoopRun
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.prefix import Look, PrefixRow, rows_of_log
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_tasks
@@ -79,13 +80,18 @@ async def _run_reporting(run: SegmentRun, number: int, segment: Segment, emit: E
 
 async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> None:
     scale = run.settings.time_scale
+    look = Look.of(segment) if isinstance(segment, OpenLoopSegment) else None
     while True:
         elapsed_s = max(0.0, (time.monotonic() - run.start_s) * scale)
         begun = run.start_s != float("inf")
         phase = _phase(segment, elapsed_s) if begun else "preparing"
         log = run.log
         counts = (log.completed, log.failed, log.in_flight)
-        emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *counts))
+        prefix: list[PrefixRow] | None = None
+        if look is not None and isinstance(segment, OpenLoopSegment) and elapsed_s >= look.at_s:
+            prefix = rows_of_log(look, segment, log, run.start_s, scale)
+            look = None
+        emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *counts, prefix))
         await asyncio.sleep(PROGRESS_PERIOD_S)
 
 

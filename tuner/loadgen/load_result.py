@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tuner.loadgen.plan import LoadPlan, Segment
+from tuner.loadgen.prefix import PrefixRow
 from tuner.loadgen.records import Records
 
 
@@ -25,6 +26,8 @@ class LoadProgress:
     completed: int
     failed: int
     in_flight: int
+    prefix: Sequence[PrefixRow] | None = None
+    """Of an open loop, once: the window's first requests as they stood at `Look.at_s`."""
 
 
 @dataclass(frozen=True, slots=True)

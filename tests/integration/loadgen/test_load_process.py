@@ -30,6 +30,7 @@ from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
 from tuner.loadgen.plan_file import write_plan
+from tuner.loadgen.prefix import Look, rows_of_records
 from tuner.loadgen.records import Outcome
 
 PATIENCE_S = 60.0
@@ -159,6 +160,21 @@ def test_progress_is_relayed(tmp_path: Path) -> None:
     assert {progress.phase for progress in seen} >= {"warmup", "window"}
     assert max(progress.completed for progress in seen) > 0
     assert {progress.total_s for progress in seen} == {30.8, 0.7}
+
+
+def test_the_windows_beginning_is_told_once_while_the_load_runs(tmp_path: Path) -> None:
+    seen: list[LoadProgress] = []
+    with threaded_server(paced) as server:
+        result = run(plan_for(server.url, window_s=2.0), tmp_path, on_progress=seen.append)
+    (told,) = [progress for progress in seen if progress.prefix is not None]
+    assert (told.segment, told.phase) == (0, "window")
+    segment = result.segments[0].segment
+    assert isinstance(segment, OpenLoopSegment)
+    look = Look.of(segment)
+    later = rows_of_records(look, segment, result.segments[0].records)
+    assert told.prefix is not None
+    assert [tuple(row) for row in told.prefix] == [pytest.approx(row, abs=1e-5) for row in later]
+    assert any(row[4] == 3 for row in later)
 
 
 def test_a_cancelled_load_leaves_no_process(tmp_path: Path) -> None:
