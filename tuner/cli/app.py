@@ -29,6 +29,32 @@ StateDir = Annotated[
     ),
 ]
 StudyFile = Annotated[Path, typer.Argument(help="The study document (YAML or JSON).")]
+OptionalStudyFile = Annotated[
+    Path | None,
+    typer.Argument(help="The study document (YAML or JSON); optional with --from-command."),
+]
+FromCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--from-command",
+        help="Today's launch command as baseline: text, @FILE, or - for standard input.",
+        metavar="TEXT",
+    ),
+]
+Simulate = Annotated[
+    str | None,
+    typer.Option(
+        "--simulate",
+        help="With --from-command: tune on the embedded engine's model of this GPU.",
+        metavar="GPU",
+    ),
+]
+PrintStudy = Annotated[
+    bool,
+    typer.Option(
+        "--print-study", help="With --from-command: print the study document, run nothing."
+    ),
+]
 StudyName = Annotated[str, typer.Argument(help="A study's name, `name@generation` or id.")]
 
 app = typer.Typer(
@@ -65,7 +91,10 @@ def root(
 
 @app.command()
 def tune(
-    study: StudyFile,
+    study: OptionalStudyFile = None,
+    from_command: FromCommand = None,
+    simulate: Simulate = None,
+    print_study: PrintStudy = False,
     new: Annotated[
         bool, typer.Option("--new", help="Start afresh although a study of this name exists.")
     ] = False,
@@ -75,16 +104,29 @@ def tune(
 ) -> None:
     """Run a study to its recommendation.
 
-    A study that was interrupted goes on where it stopped; a finished one is shown again.
+    A study that was interrupted goes on where it stopped; a finished one is shown again. With
+    --from-command, the command's model and searched flags become the study's model and baseline,
+    its other flags are fixed, and what was not understood is said on standard error.
     """
-    from tuner.cli.study_file import read_study
     from tuner.settings import load_settings
 
     settings = load_settings(database_url=database_url, state_dir=state_dir)
-    spec = read_study(study)  # before anything slow is loaded: mistakes are told at once
+    # The study is read before anything slow is loaded: mistakes are told at once.
+    if from_command is not None:
+        from tuner.cli.from_command import import_study
+
+        spec, text = import_study(from_command, study, simulate)
+        if print_study:
+            typer.echo(text, nl=False)
+            raise typer.Exit
+    else:
+        from tuner.cli.study_file import read_study, required
+
+        spec = read_study(required(study, simulate=simulate, print_study=print_study))
     from tuner.cli.studies import tune_study
 
-    raise typer.Exit(tune_study(spec, study.resolve().parent, settings, output, new=new))
+    base_dir = study.resolve().parent if study is not None else Path.cwd()
+    raise typer.Exit(tune_study(spec, base_dir, settings, output, new=new))
 
 
 @app.command()
@@ -136,24 +178,38 @@ def measure(
 def export(
     study: StudyName,
     form: Annotated[
-        str, typer.Option("--form", "-f", help="vllm, python-module or docker.")
+        str,
+        typer.Option(
+            "--form",
+            "-f",
+            help="vllm, python-module, docker, config-yaml, compose, kubernetes, systemd or json.",
+        ),
     ] = "vllm",
     image: Annotated[
-        str | None, typer.Option("--image", help="Container image of the docker form.")
+        str | None,
+        typer.Option("--image", help="Container image of the forms docker, compose, kubernetes."),
+    ] = None,
+    vllm_version: Annotated[
+        str | None,
+        typer.Option(
+            "--vllm-version",
+            help="The vLLM that will read it, where not the measured one: decides spelling and "
+            "image.",
+            metavar="VERSION",
+        ),
     ] = None,
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
 ) -> None:
     """Print the recommended launch command.
 
-    Comments say where it comes from and what was measured.
+    Comments, or fields, say where it comes from and what was measured; see docs/export.md.
     """
     from tuner.cli.studies import export_command
     from tuner.settings import load_settings
 
-    export_command(
-        study, form, image, load_settings(database_url=database_url, state_dir=state_dir)
-    )
+    settings = load_settings(database_url=database_url, state_dir=state_dir)
+    export_command(study, form, settings, image=image, vllm_version=vllm_version)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from tuner.domain.cancellation import Cancellation
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
 from tuner.export.forms import render
+from tuner.export.target_version import addressed_to
 from tuner.settings import Settings
 from tuner.study.ledger import History
 from tuner.study.progress import Observer
@@ -104,7 +105,14 @@ def list_all(settings: Settings, output: OutputFormat) -> None:
     emit(studies, output, lambda console: console.print(study_table(studies)))
 
 
-def export_command(reference: str, form: str, image: str | None, settings: Settings) -> None:
+def export_command(
+    reference: str,
+    form: str,
+    settings: Settings,
+    *,
+    image: str | None = None,
+    vllm_version: str | None = None,
+) -> None:
     """Print the recommended launch command; InvalidInputError while there is none."""
     locations = resolve_locations(settings)
     history = load_history(reference, locations)
@@ -117,4 +125,9 @@ def export_command(reference: str, form: str, image: str | None, settings: Setti
     provenance = recommended.provenance
     if image is not None:
         provenance = dataclasses.replace(provenance, image=image)
+    if vllm_version is not None:
+        before = len(provenance.notes)
+        provenance = addressed_to(vllm_version, provenance, recommended.command.config)
+        for note in provenance.notes[before:]:
+            notice(f"warning: {note}")
     sys.stdout.write(render(form, recommended.command, provenance))

@@ -21,6 +21,7 @@ from tuner.errors import InvalidCommandError
 from tuner.export import (
     compose,
     config_yaml,
+    configuration_file,
     docker,
     json_form,
     kubernetes,
@@ -91,9 +92,14 @@ def parse(text: str) -> LaunchCommand:
     return parse_with_notes(text).command
 
 
-def parse_with_notes(text: str) -> ParsedCommand:
-    """`parse`, with everything worth telling about the command."""
+def parse_with_notes(text: str, *, read_file: Callable[[str], str] | None = None) -> ParsedCommand:
+    """`parse`, with everything worth telling about the command.
+
+    `read_file` gives the text of the file that `--config FILE` names; without it that flag stays.
+    """
     launch, exported, notes = _launch_in(text)
+    if read_file is not None:
+        configuration_file.expand(launch, read_file)
     notes += launch.notes
     notes += [
         f"{word.place}: {word.expansion} is kept as text, not replaced"
@@ -231,7 +237,7 @@ def _remarks(config: EngineConfig) -> list[str]:
     for name, _ in config.flags:
         info = flag(name)
         if info is None:
-            remarks.append(f"--{name} is not a flag that ServeTune knows; kept as text")
+            remarks.append(f"--{name} is not a flag that ServeTune knows")
         elif info.until and has_flag(info, newest) is False:
             remarks.append(f"--{name} was removed in vLLM {info.until}")
         elif info.managed:
