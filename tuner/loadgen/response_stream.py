@@ -6,7 +6,14 @@ from array import array
 from collections.abc import Callable
 
 from tuner.loadgen.records import Outcome
-from tuner.loadgen.sse import CONTENT, EMPTY, FrameSplitter, quick_count, read_frame
+from tuner.loadgen.sse import (
+    CONTENT,
+    EMPTY,
+    FrameSplitter,
+    is_next_token,
+    quick_count,
+    read_frame,
+)
 from tuner.loadgen.stream_fault import StreamFault
 
 DONE = b"[DONE]"
@@ -57,6 +64,10 @@ class ResponseStream:
 
     def feed(self, stamp_s: float, data: bytes) -> None:
         """Take in bytes read at `stamp_s`. Raises StreamFault when they are no event stream."""
+        if not self.splitter.rest and is_next_token(data, self.tokens + 1):
+            self.running_count = True
+            self._add_frame(stamp_s, 1)
+            return
         for payload in self.splitter.feed(data):
             count = quick_count(payload)
             if count >= 0:

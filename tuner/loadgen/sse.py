@@ -57,6 +57,20 @@ def _payload(event: bytes) -> bytes:
     return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
 
 
+def is_next_token(data: bytes, total: int) -> bool:
+    """Whether these bytes are just one ordinary event whose running count has come to `total`.
+
+    So it is with nearly everything that an engine sends; this answers some ten times as fast as
+    taking the event apart. False means only that it must be.
+    """
+    return (
+        data.endswith(b'"completion_tokens":%d}}\n\n' % total)
+        and data.startswith(b"data: {")
+        and _UNFINISHED in data
+        and data.find(b"\n", 0, -2) < 0
+    )
+
+
 CONTENT, EMPTY, UNCLEAR = -1, -2, -3
 
 

@@ -14,6 +14,7 @@ from tuner.loadgen.sse import (
     UNCLEAR,
     Frame,
     FrameSplitter,
+    is_next_token,
     quick_count,
     read_frame,
 )
@@ -181,3 +182,38 @@ def test_an_error_in_the_stream_is_told(error: object, text: str) -> None:
 def test_what_is_no_chunk_is_a_fault(payload: bytes) -> None:
     with pytest.raises(StreamFault, match="an event"):
         read_frame(payload)
+
+
+@given(text=st.text(), total=st.integers(0, 10**6))
+def test_the_ordinary_event_is_recognised_whatever_its_text(text: str, total: int) -> None:
+    ordinary = token_event(text, total=total)
+    assert is_next_token(ordinary, total)
+    assert quick_count(payload_of(ordinary)) == total
+
+
+@given(text=st.text(), total=st.integers(0, 200), other=st.integers(0, 200))
+def test_another_count_is_not_the_next_token(text: str, total: int, other: int) -> None:
+    assert is_next_token(token_event(text, total=total), other) is (total == other)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        token_event(total=7) * 2,
+        token_event(total=6) + token_event(total=7),
+        b": ping\n\n" + token_event(total=7),
+        token_event(total=7)[:-1],
+        token_event(total=7)[1:],
+        token_event(total=7).replace(b"\n", b"\r\n"),
+        token_event(total=7, finish_reason="length"),
+        token_event(total=17),
+        token_event(total=70),
+        token_event('"completion_tokens":7}}'),
+        usage_event(7),
+        event({"error": "x", "usage": {"completion_tokens": 7}}),
+        DONE_EVENT,
+        b"",
+    ],
+)
+def test_anything_else_must_be_taken_apart(data: bytes) -> None:
+    assert not is_next_token(data, 7)
