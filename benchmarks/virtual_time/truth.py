@@ -95,9 +95,10 @@ class HiddenMachine:
     def differences(
         self, configs: Sequence[EngineConfig], reference: EngineConfig, seeds: Iterable[int]
     ) -> tuple[tuple[float | None, ...], ...]:
-        """Per configuration the paired score differences, one per load; None where it failed.
+        """Per configuration the paired score differences, one per load.
 
-        Every arm runs on a start of its own, as in a round of confirmation. Raises ValueError
+        None where the engine failed, NaN where one side could not be scored (a window in which
+        nothing was due). Every arm runs on a start of its own, as in a round of confirmation. Raises ValueError
         where the reference itself does not run.
         """
         rows: list[list[float | None]] = [[] for _ in configs]
@@ -107,7 +108,7 @@ class HiddenMachine:
                 raise ValueError("the reference does not run on its own machine")
             for arm, config in enumerate(configs):
                 own = self.measure(config, seed, start=f"{seed}-{arm}")
-                rows[arm].append(None if own is None else self.difference(own, other))
+                rows[arm].append(None if own is None else _or_nan(self.difference(own, other)))
         return tuple(tuple(row) for row in rows)
 
     def difference(self, own: Measurement, other: Measurement) -> float | None:
@@ -145,14 +146,19 @@ def truth_seeds(spec: StudySpec, purpose: str, count: int) -> tuple[int, ...]:
     return tuple(derived_seed(spec.workload.seed, "truth", purpose, i) for i in range(count))
 
 
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def true_gain(differences: Sequence[float | None]) -> TrueGain | None:
-    """The mean of what ran; None where nothing did."""
-    values = np.array([value for value in differences if value is not None])
+    """The mean of what could be scored; None where nothing could."""
+    ran = np.array([value for value in differences if value is not None])
+    values = ran[~np.isnan(ran)]
     if values.size == 0:
         return None
     spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
     error = spread / math.sqrt(values.size)
-    return TrueGain(float(values.mean()), error, int(values.size), len(differences) - values.size)
+    return TrueGain(float(values.mean()), error, int(values.size), len(differences) - ran.size)
 
 
 def bare_measurement(runs: Sequence[SegmentRun], seed: int) -> Measurement:

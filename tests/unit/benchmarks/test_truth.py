@@ -107,6 +107,10 @@ def test_the_true_gain_is_the_mean_of_what_ran() -> None:
     assert gain.mean == pytest.approx(0.2)
     assert gain.standard_error == pytest.approx(0.1)
     assert (gain.loads, gain.failures) == (2, 1)
+    with_a_gap = true_gain((0.1, float("nan"), 0.3))
+    assert with_a_gap is not None
+    assert (with_a_gap.loads, with_a_gap.failures) == (2, 0)
+    assert true_gain((float("nan"),)) is None
     assert gain.percent == pytest.approx(22.14, abs=0.01)
 
 
