@@ -78,7 +78,7 @@ def _run(server: TruthServer, kind: TransportKind, streams: int, realtime: bool)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write_plan(plan, directory / "plan.json")
-        command = [sys.executable, "-P", "-m", "tuner.loadgen", directory / "plan.json", directory]
+        command = [sys.executable, "-P", "-m", "tuner.loadgen", str(directory / "plan.json"), name]
         with subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -36,7 +36,7 @@ def lags_ms(url: str, seed: int) -> np.ndarray:
         directory = Path(name)
         plan = plan_for(url, seed)
         write_plan(plan, directory / "plan.json")
-        command = [sys.executable, "-P", "-m", "tuner.loadgen", directory / "plan.json", directory]
+        command = [sys.executable, "-P", "-m", "tuner.loadgen", str(directory / "plan.json"), name]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
         ) as generator:
