@@ -20,7 +20,7 @@ SEARCHED = (
     "enable-chunked-prefill",
     "gpu-memory-utilization",
 )
-TIME_SCALE = 20
+TIME_SCALE = 10
 """Engine seconds per second of a study on the embedded engine, as in examples/chat.yaml."""
 
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*(?:/[\w.-]+)*", re.ASCII)
