@@ -38,7 +38,11 @@ def _load_line(calibration: Report) -> str:
     rate = f"load: {calibration['rate_per_s']:.3g} requests/s"
     capacity = calibration.get("capacity_per_s")
     source = "given" if capacity is None else f"of a capacity of {capacity:.3g} on the baseline"
-    return f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
+    if capacity is not None and calibration.get("source") == "given":
+        source = f"given; the baseline's capacity is {capacity:.3g}"
+    line = f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
+    statement = calibration.get("statement")
+    return line if statement is None else f"{line}\n{statement}"
 
 
 def trial_table(report: Report) -> Table:

@@ -144,6 +144,9 @@ class StudyLedger:
     def set_calibration(self, calibration: LoadCalibration) -> None:
         with self._store.writing() as work:
             work.studies.set_calibration(self._study_id, calibration.to_dict())
+            if calibration.warning is not None:
+                notice = {"kind": "rate_is_weak", "message": calibration.warning}
+                work.studies.add_notice(self._study_id, notice)
         self._publish()
 
     def conclude(self, recommendation: JsonObject) -> None:
@@ -154,9 +157,11 @@ class StudyLedger:
             work.studies.set_state(self._study_id, StudyState.COMPLETE)
         self._publish()
 
-    def notice(self, kind: str, text: str) -> None:
+    def notice(self, kind: str, text: str, **details: object) -> None:
+        """Tell the user once; `details` are the numbers behind the text, JSON-able."""
         with self._store.writing() as work:
-            work.studies.add_notice(self._study_id, {"kind": kind, "message": text})
+            notice = {"kind": kind, "message": text, **details}
+            work.studies.add_notice(self._study_id, notice)
         self._publish()
 
     def propose(self, trial: NewTrial) -> TrialRecord:

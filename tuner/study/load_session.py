@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,8 +12,14 @@ from tuner.engine.launcher import RunningEngine
 from tuner.errors import LoadGeneratorError
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
-from tuner.loadgen.load_result import LoadProgress, LoadResult
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    Segment,
+)
 from tuner.loadgen.prompt_classes import prompt_edges
 from tuner.loadgen.records import Records
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
@@ -23,10 +29,25 @@ from tuner.study.attempt import LoadHooks
 from tuner.study.budget import DRAIN_S
 from tuner.study.calibration import (
     LoadCalibration,
-    calibrated_rate,
+    RateSource,
+    RateStep,
+    Rung,
     capacity_per_s,
-    given_rate,
+    climbed,
+    is_certain,
+    ladder_is_climbed,
+    power_at,
     saturating_concurrency,
+    study_rate,
+    turnover_warmup_s,
+)
+from tuner.study.calibration_load import (
+    Staircase,
+    ladder,
+    rates_to_try,
+    read_rung,
+    read_steps,
+    staircase,
 )
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_size
 from tuner.study.engine_launch import time_scale
@@ -37,10 +58,12 @@ from tuner.telemetry.scraper import MetricsScraper
 from tuner.telemetry.series import MetricSeries
 from tuner.telemetry.window import engine_window
 
-MEASUREMENT, CALIBRATION, BURST = "measurement", "calibration", "burst"
+MEASUREMENT, BURST = "measurement", "burst"
+CALIBRATION, RATES = "calibration", "calibration-rates"
 SEGMENTS = {
     MEASUREMENT: ("latency", "capacity"),
     CALIBRATION: ("calibration",),
+    RATES: ("calibration",),
     BURST: ("burst",),
 }
 
@@ -66,6 +89,10 @@ class Loaded:
 
     result: LoadResult
     series: MetricSeries
+
+
+class _Climbed(Exception):
+    """The ladder has been climbed far enough."""
 
 
 class LoadSession:
@@ -101,27 +128,73 @@ class LoadSession:
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
     ) -> LoadCalibration:
-        """Saturate the engine once, unless the document gives a rate."""
-        workload = workload_of(request)
+        """Saturate the engine, then load it at rising rates; a rate that is given is judged."""
+        workload, spec = workload_of(request), request.workload
         concurrency = saturating_concurrency(
             request.most_sequences, facts.kv_cache_tokens, workload.mean_tokens
         )
-        given = request.workload.arrival.rate
-        if given is not None:
-            return given_rate(given, concurrency)
-        spec, seed = request.workload, derived_seed(request.workload_seed, CALIBRATION)
-        segment = closed_loop_segment(
-            workload, concurrency, spec.warmup_s, spec.capacity_window_s, seed
-        )
-        loaded = self._run(request, engine, CALIBRATION, (segment,), hooks)
-        measured = loaded.result.segments[0]
-        window = measured.window
-        reported = engine_window(loaded.series, window.start_monotonic_s, window.end_monotonic_s)
-        output_tokens = float(workload.output_tokens.mean())
-        capacity = capacity_per_s(capacity_segment(measured, reported), output_tokens)
+        seed = derived_seed(request.workload_seed, CALIBRATION)
+        judging = spec.arrival.rate is not None
+        segments = ladder(workload, spec, concurrency, seed, judging=judging)
+        rungs = self._climb(request, engine, workload, segments, hooks)
+        capacity = capacity_per_s(rungs)
         if capacity is None:
             raise LoadGeneratorError("the engine answered nothing while its load was calibrated")
-        return calibrated_rate(capacity, concurrency)
+        given = spec.arrival.rate
+        rates = rates_to_try(capacity, spec, given)
+        stairs = staircase(workload, spec, rates, seed, judging=judging) if rates else None
+        steps = self._mount(request, engine, stairs, hooks) if stairs else ()
+        certain = is_certain(rungs)
+        rate, knee = (
+            study_rate(capacity, steps, certain=certain) if given is None else (given, None)
+        )
+        return LoadCalibration(
+            rate_per_s=rate,
+            concurrency=concurrency,
+            source=RateSource.CALIBRATED if given is None else RateSource.GIVEN,
+            capacity_per_s=capacity if certain or given is None else None,
+            knee_per_s=knee,
+            power=power_at(rate, steps, request.max_num_seqs),
+            capacity_warmup_s=turnover_warmup_s(concurrency, capacity, spec.warmup_s),
+            rungs=rungs,
+            steps=steps,
+            engine_s=load_s((*segments[: len(rungs)], *([stairs.segment] if stairs else []))),
+        )
+
+    def _climb(
+        self,
+        request: AttemptRequest,
+        engine: RunningEngine,
+        workload: Workload,
+        segments: tuple[ClosedLoopSegment, ...],
+        hooks: LoadHooks,
+    ) -> tuple[Rung, ...]:
+        """Probe rung by rung; the rest is spared once a doubling has brought nothing."""
+        plan = load_plan(request, engine, CALIBRATION, segments)
+        directory = request.directory / CALIBRATION
+        judged = 0
+
+        def watch(progress: LoadProgress) -> None:
+            nonlocal judged
+            if progress.segment > judged:
+                judged = progress.segment
+                finished = load_segments(plan, directory)[:judged]
+                if ladder_is_climbed([read_rung(result, workload) for result in finished]):
+                    raise _Climbed
+
+        try:
+            results = self._run(request, engine, CALIBRATION, segments, hooks, watch)
+            measured = results.result.segments
+        except _Climbed:
+            measured = load_segments(plan, directory)
+        return climbed([read_rung(result, workload) for result in measured])
+
+    def _mount(
+        self, request: AttemptRequest, engine: RunningEngine, stairs: Staircase, hooks: LoadHooks
+    ) -> tuple[RateStep, ...]:
+        """Load the engine at rising rates."""
+        loaded = self._run(request, engine, RATES, (stairs.segment,), hooks)
+        return read_steps(stairs, loaded.result, loaded.series)
 
     def measure(
         self,
@@ -158,12 +231,20 @@ class LoadSession:
         purpose: str,
         segments: tuple[Segment, ...],
         hooks: LoadHooks,
+        watch: Callable[[LoadProgress], None] = lambda progress: None,
     ) -> Loaded:
+        """Run segments; `watch` hears of their progress too, and may raise to end them."""
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
+        tell = _progress(purpose, hooks)
+
+        def on_progress(progress: LoadProgress) -> None:
+            tell(progress)
+            watch(progress)
+
         with GpuSampler(self._gpus_of(request), self._clock) as sampler:
-            loaded = self.apply(plan, engine, directory, hooks, _progress(purpose, hooks))
+            loaded = self.apply(plan, engine, directory, hooks, on_progress)
         loaded = replace(loaded, series=loaded.series.merged(sampler.series()))
         loaded.series.save(directory / "metrics.json")
         _require_whole(loaded.result, plan, purpose)
@@ -194,10 +275,25 @@ def measurement_segments(
         DRAIN_S,
         seed,
     )
+    warmup_s = calibration.capacity_warmup_s
     capacity = closed_loop_segment(
-        workload, calibration.concurrency, spec.warmup_s, spec.capacity_window_s, seed
+        workload,
+        calibration.concurrency,
+        spec.warmup_s if warmup_s is None else warmup_s,
+        spec.capacity_window_s,
+        seed,
     )
     return latency, capacity
+
+
+def load_s(segments: Sequence[Segment]) -> float:
+    """Engine seconds of load, at most."""
+    return sum(
+        segment.warmup_s
+        + segment.window_s
+        + (segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0)
+        for segment in segments
+    )
 
 
 def burst_segment(request: AttemptRequest, workload: Workload) -> OpenLoopSegment:
@@ -289,7 +385,7 @@ def _progress(purpose: str, hooks: LoadHooks) -> Callable[[LoadProgress], None]:
         measuring = purpose == MEASUREMENT and progress.phase == "window"
         hooks.progressed(
             LoadStatus(
-                segment=names[progress.segment],
+                segment=names[min(progress.segment, len(names) - 1)],
                 elapsed_s=progress.elapsed_s,
                 total_s=progress.total_s,
                 completed_requests=progress.completed,

@@ -21,7 +21,7 @@ LONG = PromptClass("long", 900, 4000, 7, None, None)
 def measured(found: Measurement) -> SingleMeasurement:
     command = LaunchCommand("a/model", EngineConfig.of({}))
     result = AttemptResult(AttemptOutcome.MEASURED, "measured", 1.0, measurement=found)
-    return SingleMeasurement(command, result, Path("files"), 1)
+    return SingleMeasurement(command, result, 1, Path("files"))
 
 
 def with_classes(*classes: PromptClass) -> Measurement:

@@ -85,6 +85,16 @@ def test_simulated_results_say_so_first() -> None:
     assert "SIMULATED" not in drawn(report(simulated=False))
 
 
+def test_the_load_says_what_it_can_tell_apart() -> None:
+    load = {"rate_per_s": 2.0, "concurrency": 64, "capacity_per_s": 2.5}
+    told = {**load, "source": "calibrated", "statement": "At 2 requests/s much queues."}
+    assert "At 2 requests/s much queues." in drawn(report(calibration=told))
+    given = drawn(report(calibration={**told, "source": "given", "statement": None}))
+    assert "given; the baseline's capacity is 2.5" in given
+    assert "None" not in given
+    assert "of a capacity of 2.5" in drawn(report(calibration=load))
+
+
 def test_measured_values_and_score_are_shown() -> None:
     text = drawn(report())
     for shown in ("812 ms", "61.2 ms", "1,234", "0.02", "93%", "77%", "+10.5 %", "recommended"):
