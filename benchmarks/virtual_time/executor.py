@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.virtual_time.metric_series import metric_series, segment_starts_s
@@ -20,6 +20,7 @@ from tuner.domain.clock import Clock
 from tuner.domain.diagnosis import Diagnosis
 from tuner.engine.diagnosis import diagnose
 from tuner.engine.launcher import RunningEngine
+from tuner.loadgen.generator import total_s
 from tuner.loadgen.load_result import (
     GeneratorHealth,
     LoadProgress,
@@ -27,12 +28,14 @@ from tuner.loadgen.load_result import (
     SegmentReport,
     SegmentResult,
     SegmentWindow,
+    save_segment,
 )
-from tuner.loadgen.plan import LoadPlan, Segment
+from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, Segment
+from tuner.loadgen.prefix import Look, rows_of_records
 from tuner.study.attempt import Equipment, LoadHooks, run_attempt
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
-from tuner.study.load_session import SCRAPE_PERIOD_S, Loaded, LoadSession
+from tuner.study.load_session import CALIBRATION, SCRAPE_PERIOD_S, Loaded, LoadSession
 from tuner.worker.locations import Locations
 
 _IDLE = GeneratorHealth(cpu_share=0.0, loop_stall_max_ms=0.0, reads=0)
@@ -52,28 +55,53 @@ class VirtualLoad(LoadSession):
     ) -> Loaded:
         """See `LoadSession.apply`."""
         hooks.cancellation.raise_if_requested()
-        result, runs = serve(engine, plan.segments)
+        kept = directory if directory.name.startswith(CALIBRATION) else None
+        result, runs = serve(engine, plan.segments, on_progress, kept)
         return Loaded(result, metric_series(runs, SCRAPE_PERIOD_S))
 
 
 def serve(
-    engine: RunningEngine, segments: tuple[Segment, ...]
+    engine: RunningEngine,
+    segments: tuple[Segment, ...],
+    on_progress: Callable[[LoadProgress], None] = lambda progress: None,
+    directory: Path | None = None,
 ) -> tuple[LoadResult, tuple[SegmentRun, ...]]:
-    """Serve segments one after the other; the engine may die in one of them."""
+    """Serve segments one after the other; the engine may die in one of them.
+
+    `on_progress` hears of each segment's beginning and of its first look, and may raise. With
+    `directory` segments are left there for those who read them before all are served.
+    """
     if not isinstance(engine, VirtualEngine) or engine.launch is None:
         raise TypeError("only a virtual engine that started serves in virtual time")
+    results: list[SegmentResult] = []
     runs: list[SegmentRun] = []
-    for segment in segments:
+    for number, segment in enumerate(segments):
+        on_progress(_progress(number, segment, "preparing"))
         run = run_segment(engine.launch, segment)
         if run.died:
             engine.run_out_of_memory()
             break
+        on_progress(_looked_at(number, run))
         runs.append(run)
-    results = tuple(
-        SegmentResult(run.segment, run.records, _report(run, start_s))
-        for run, start_s in zip(runs, segment_starts_s(runs), strict=True)
-    )
-    return LoadResult(results, 1.0, engine_lost=len(runs) < len(segments)), tuple(runs)
+        report = _report(run, segment_starts_s(runs)[-1])
+        results.append(SegmentResult(segment, run.records, report))
+        if directory is not None:
+            save_segment(directory, number, run.records, report)
+    return LoadResult(tuple(results), 1.0, engine_lost=len(runs) < len(segments)), tuple(runs)
+
+
+def _progress(number: int, segment: Segment, phase: str, elapsed_s: float = 0.0) -> LoadProgress:
+    return LoadProgress(number, phase, elapsed_s, total_s(segment), 0, 0, 0)
+
+
+def _looked_at(number: int, run: SegmentRun) -> LoadProgress:
+    """What the generator reports within the window; of an open loop with its first requests."""
+    segment = run.segment
+    if not isinstance(segment, OpenLoopSegment):
+        return _progress(number, segment, "window", segment.warmup_s)
+    look = Look.of(segment)
+    rows = rows_of_records(look, segment, run.records)
+    return replace(_progress(number, segment, "window", look.at_s), prefix=rows)
 
 
 def _report(run: SegmentRun, start_s: float) -> SegmentReport:

@@ -98,8 +98,8 @@ class HiddenMachine:
         """Per configuration the paired score differences, one per load.
 
         None where the engine failed, NaN where one side could not be scored (a window in which
-        nothing was due). Every arm runs on a start of its own, as in a round of confirmation. Raises ValueError
-        where the reference itself does not run.
+        nothing was due). Every arm runs on a start of its own, as in a round of confirmation.
+        Raises ValueError where the reference itself does not run.
         """
         rows: list[list[float | None]] = [[] for _ in configs]
         for seed in seeds:
