@@ -10,6 +10,7 @@ import argparse
 import json
 import multiprocessing
 import pickle
+import random
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if options.limit is not None:
         chosen = chosen[:: max(1, len(chosen) // options.limit)]
+    # In any order a part of them is then as good a sample as any other.
+    chosen = tuple(random.Random(0).sample(chosen, len(chosen)))
     diligence = QUICK if options.quick else Diligence(TRUTH_LOADS, options.regret)
     begun_s = time.monotonic()
     studies: list[StudyOutcome] = []
