@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -35,18 +36,24 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = configuration_file(dict(os.environ))
+        file = configuration_file(os.environ)
         toml = TomlConfigSettingsSource(settings_cls, toml_file=file)
         return init_settings, env_settings, toml
 
 
-def configuration_file(environment: dict[str, str]) -> Path:
-    """`$SERVETUNE_CONFIG`, else `servetune/config.toml` in the XDG configuration directory."""
+def configuration_file(environment: Mapping[str, str]) -> Path | None:
+    """`$SERVETUNE_CONFIG`, else `servetune/config.toml` in the XDG configuration directory.
+
+    None without both and without a home, as where a container runs under any user id.
+    """
     explicit = environment.get("SERVETUNE_CONFIG")
     if explicit:
         return Path(explicit)
     base = environment.get("XDG_CONFIG_HOME")
-    root = Path(base) if base else Path.home() / ".config"
+    try:
+        root = Path(base) if base else Path.home() / ".config"
+    except RuntimeError:
+        return None
     return root / "servetune" / "config.toml"
 
 
@@ -67,10 +74,15 @@ def load_settings(*, database_url: str | None = None, state_dir: Path | None = N
         raise InvalidInputError(
             f"the settings cannot be used: {faults}",
             hint="see SERVETUNE_* in the environment and the configuration file",
-            where=str(configuration_file(dict(os.environ))),
+            where=_where(),
         ) from error
     except ValueError as error:
         raise InvalidInputError(
             f"the configuration file is not valid TOML: {error}",
-            where=str(configuration_file(dict(os.environ))),
+            where=_where(),
         ) from error
+
+
+def _where() -> str | None:
+    file = configuration_file(os.environ)
+    return None if file is None else str(file)

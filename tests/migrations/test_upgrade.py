@@ -187,3 +187,59 @@ def test_in_a_wheel_the_migrations_are_inside_the_package(
     monkeypatch.setattr("tuner.__file__", str(package / "__init__.py"))
 
     assert schema.migrations_path() == package / "_migrations"
+
+
+CREATOR = """
+import sys
+from pathlib import Path
+from tuner.store import schema
+print("ready", flush=True)
+sys.stdin.readline()
+schema.create_if_missing(Path(sys.argv[1]))
+schema.check("sqlite:///" + sys.argv[1])
+"""
+
+
+def test_many_creators_at_once_all_find_a_whole_database(tmp_path: Path) -> None:
+    creators = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", CREATOR, str(tmp_path / "t.db")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for creator in creators:
+        assert creator.stdout is not None
+        assert creator.stdout.readline() == "ready\n"
+    assert [creator.communicate("go\n")[1] for creator in creators] == [""] * len(creators)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.db", "t.db.upgrade.lock"]
+
+
+def test_a_database_killed_while_it_is_made_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def dies(url: object) -> None:
+        raise Killed
+
+    path = tmp_path / "t.db"
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "upgrade_optuna", dies)
+        with pytest.raises(Killed):
+            schema.create_if_missing(path)
+    assert not path.exists()
+    schema.create_if_missing(path)
+    schema.check(f"sqlite:///{path}")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_database_that_exists_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    path.write_bytes(b"mine")
+    schema.create_if_missing(path)
+    assert path.read_bytes() == b"mine"

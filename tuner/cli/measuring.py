@@ -15,6 +15,7 @@ from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.progress import TerminalObserver, on_terminal
 from tuner.cli.tables import SIMULATED
 from tuner.domain.argv import from_argv
+from tuner.domain.document_flags import flag_faults
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome
 from tuner.domain.study_spec import StudySpec
@@ -44,7 +45,9 @@ def measure_configuration(
     output: OutputFormat,
 ) -> int:
     """Measure the document's baseline with `flags` over it; returns the exit code."""
-    chosen = with_rate(with_flags(spec, parse_flags(flags)), rate_per_s)
+    given = parse_flags(flags)
+    refuse(given)
+    chosen = with_rate(with_flags(spec, given), rate_per_s)
     with ExitStack() as stack:
         cancellation = stack.enter_context(interruptible())
         observer = stack.enter_context(TerminalObserver()) if on_terminal() else None
@@ -70,6 +73,14 @@ def parse_flags(texts: Sequence[str]) -> EngineConfig:
         if not text.strip("-") or text.startswith("="):
             raise InvalidInputError(f"{text!r} is no flag", hint="--flag max-num-seqs=64")
     return from_argv([text if text.startswith("--") else f"--{text}" for text in texts])
+
+
+def refuse(flags: EngineConfig) -> None:
+    """Raise InvalidInputError for flags that a study's baseline could not have either."""
+    faults = tuple(flag_faults("flag", flags.as_dict(), None))
+    if faults:
+        text = "\n".join(f"  {fault}" for fault in faults)
+        raise InvalidInputError(f"--flag cannot be used:\n{text}")
 
 
 def with_flags(spec: StudySpec, flags: EngineConfig) -> StudySpec:

@@ -167,7 +167,7 @@ def _fixed_flag_faults(values: Values) -> Iterator[Fault]:
         message = "vLLM then ignores the searched gpu_memory_utilization when it sizes the cache"
         yield Fault("engine.flags.kv-cache-memory-bytes", message, hint)
     fixed, stated = flags.get("max-model-len"), values.integer("model", "max_model_len")
-    if isinstance(fixed, int) and stated is not None and fixed != stated:
+    if fixed is not None and stated is not None and fixed != stated:
         message = f"{fixed} contradicts model.max_model_len {stated}"
         yield Fault("engine.flags.max-model-len", message, "give one of them")
     config = EngineConfig.of(
@@ -230,8 +230,10 @@ def _empty_region_faults(values: Values) -> Iterator[Fault]:
 
 def _model_length(values: Values) -> int | None:
     stated = values.integer("model", "max_model_len")
+    if stated is not None:
+        return stated
     fixed = values.integer("engine", "flags", "max-model-len")
-    return stated if stated is not None else fixed
+    return fixed if fixed is not None and fixed > 0 else None  # -1: vLLM chooses
 
 
 def _guarded_faults(values: Values, context: StudyContext) -> Iterator[Fault]:

@@ -12,14 +12,29 @@ DATABASE_FILE = "servetune.db"
 ARTIFACTS_FOLDER = "artifacts"
 
 
-def state_directory(environ: Mapping[str, str], home: Path) -> Path:
+def state_directory(environ: Mapping[str, str], home: Path | None) -> Path:
     """`$XDG_STATE_HOME/servetune`, or `.local/state/servetune` under `home`.
 
     A relative `XDG_STATE_HOME` is ignored, as the XDG base directory specification demands.
+    Raises DatabaseError where there is neither.
     """
     configured = Path(environ.get("XDG_STATE_HOME", ""))
-    base = configured if configured.is_absolute() else home / ".local" / "state"
-    return base / "servetune"
+    if configured.is_absolute():
+        return configured / "servetune"
+    if home is None:
+        raise DatabaseError(
+            "this user has no home directory to keep studies in",
+            hint="name a directory with SERVETUNE_STATE_DIR or --state-dir",
+        )
+    return home / ".local" / "state" / "servetune"
+
+
+def home_directory() -> Path | None:
+    """The user's home; None where a container runs under a user id that nobody knows."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
 
 
 def prepare_state_directory(directory: Path) -> Path:

@@ -48,11 +48,31 @@ def upgrade(url: str | DatabaseUrl) -> None:
     """
     parsed = DatabaseUrl.parse(url) if isinstance(url, str) else url
     with _upgrade_lock(parsed):
-        if parsed.sqlite_path is not None:
-            _prepare_sqlite_file(parsed, parsed.sqlite_path)
-        upgrade_optuna(parsed)
-        with migration_connection(parsed) as connection, _newer_revisions_refused(parsed):
-            command.upgrade(migration_config(connection), "head")
+        _upgrade(parsed)
+
+
+def create_if_missing(path: Path) -> None:
+    """Make this SQLite database unless it exists: whole or, when killed on the way, not at all.
+
+    Any number of processes may call it at once. Raises DatabaseError.
+    """
+    url = DatabaseUrl.of_file(path)
+    with _upgrade_lock(url):
+        if path.exists():
+            return
+        draft = path.with_name(f"{path.name}.new")
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            draft.with_name(draft.name + suffix).unlink(missing_ok=True)
+        _upgrade(DatabaseUrl.of_file(draft))
+        draft.rename(path)
+
+
+def _upgrade(url: DatabaseUrl) -> None:
+    if url.sqlite_path is not None:
+        _prepare_sqlite_file(url, url.sqlite_path)
+    upgrade_optuna(url)
+    with migration_connection(url) as connection, _newer_revisions_refused(url):
+        command.upgrade(migration_config(connection), "head")
 
 
 def check(url: str | DatabaseUrl) -> None:

@@ -27,6 +27,7 @@ class DatabaseUrl:
     def parse(cls, text: str) -> DatabaseUrl:
         """Read an SQLite file or PostgreSQL URL; raises DatabaseError without echoing the text."""
         try:
+            text.encode()  # bytes of an argument that are no text would fail much later
             url = make_url(text)
         except (ArgumentError, NoSuchModuleError, ValueError):
             raise DatabaseError("the database URL cannot be read", hint=_FORMS) from None
@@ -38,7 +39,12 @@ class DatabaseUrl:
 
     @classmethod
     def of_file(cls, path: Path) -> DatabaseUrl:
-        """The SQLite database in this file."""
+        """The SQLite database in this file; raises DatabaseError for a name that is not text."""
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            message = f"the folder's name is not UTF-8 text: {str(path)!r}"
+            raise DatabaseError(message, hint="name another folder") from None
         return cls(URL.create("sqlite", database=str(path.absolute())))
 
     @property

@@ -12,10 +12,11 @@ from tuner.settings import Settings
 from tuner.store.location import (
     default_artifacts_root,
     default_database_url,
+    home_directory,
     prepare_state_directory,
     state_directory,
 )
-from tuner.store.schema import check, upgrade
+from tuner.store.schema import check, create_if_missing
 from tuner.store.url import DatabaseUrl
 
 
@@ -53,7 +54,7 @@ def resolve_locations(settings: Settings) -> Locations:
 
     Raises DatabaseError for a URL that cannot be read.
     """
-    directory = settings.state_dir or state_directory(os.environ, Path.home())
+    directory = settings.state_dir or state_directory(os.environ, home_directory())
     if settings.database_url is None:
         return Locations(default_database_url(directory), directory)
     return Locations(DatabaseUrl.parse(settings.database_url), directory)
@@ -80,8 +81,7 @@ def prepare(locations: Locations) -> None:
     prepare_state_directory(locations.state_dir)
     path = locations.database.sqlite_path
     if path is not None and not path.exists():
-        upgrade(locations.database)
-        return
+        create_if_missing(path)
     check(locations.database)
 
 

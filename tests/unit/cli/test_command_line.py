@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import servetune
+from tests.support.command import COMMAND, TIMEOUT_S, environment, servetune
 
 BROKEN = """\
 name: "not a good name!"
@@ -127,3 +127,49 @@ def test_version_is_printed(tmp_path: Path) -> None:
     done = servetune("--version", state_dir=tmp_path)
     assert done.returncode == 0
     assert done.stdout.startswith("servetune 0.")
+
+
+PLANNED = """\
+model: {id: meta-llama/Llama-3.1-8B-Instruct, max_model_len: 4096}
+engine: {kind: simulated, gpu: L4}
+"""
+
+
+def shell(command: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """`$0` in the command is servetune; `study.yaml` can be planned."""
+    (tmp_path / "study.yaml").write_text(PLANNED)
+    return subprocess.run(
+        ["bash", "-c", command, str(COMMAND)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=tmp_path,
+        env=environment(tmp_path / "state"),
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["plan study.yaml", "plan study.yaml -o json", "--help"])
+def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path, command: str) -> None:
+    done = shell(f"$0 {command} >/dev/full", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
+def test_without_standard_streams_a_command_runs_all_the_same(tmp_path: Path) -> None:
+    assert shell("$0 plan study.yaml <&- >&- 2>&-", tmp_path).returncode == 0
+    assert shell("$0 plan missing.yaml <&- >&- 2>&-", tmp_path).returncode == 2
+
+
+def test_a_reader_that_leaves_early_is_no_news(tmp_path: Path) -> None:
+    assert shell("$0 plan study.yaml | head -n1 >/dev/null", tmp_path).stderr == ""
+
+
+@pytest.mark.parametrize("flag", ["host=0.0.0.0", "api-key=x", "nonsense=1", "max-num-seqs=0"])
+def test_a_flag_that_no_baseline_could_have_is_not_measured(tmp_path: Path, flag: str) -> None:
+    (tmp_path / "study.yaml").write_text(PLANNED)
+    state = tmp_path / "state"
+    done = servetune("measure", str(tmp_path / "study.yaml"), "--flag", flag, state_dir=state)
+    assert done.returncode == 2
+    assert f"flag.{flag.partition('=')[0]}: " in done.stderr
+    assert not state.exists()

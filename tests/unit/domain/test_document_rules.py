@@ -88,6 +88,11 @@ LONG = {"type": "constant", "value": 9000}
             "4096 contradicts model.max_model_len 8192",
         ),
         (
+            {"engine.flags": {"max-model-len": "auto"}, "model.max_model_len": 8192},
+            "engine.flags.max-model-len",
+            "auto contradicts model.max_model_len 8192",
+        ),
+        (
             {
                 "engine.flags": {"long-prefill-token-threshold": 9000},
                 "model.max_model_len": 8192,
@@ -208,6 +213,7 @@ def test_a_document_that_contradicts_itself_is_refused(
             "search_space.gpu_memory_utilization": {"low": 0.9, "high": 0.9},
         },
         {"engine.flags": {"max-model-len": 8192}, "model.max_model_len": 8192},
+        {"engine.flags": {"max-model-len": -1}},
         {"baseline.flags": {"max-num-seqs": 256, "max-num-batched-tokens": 64}},
         {"workload": {"trace": {"file": "x.csv"}, "arrival": {"process": "trace"}}},
         {"workload": {"preset": "mixed", "arrival": {"process": "trace"}}},

@@ -9,6 +9,7 @@ from tuner.errors import DatabaseError
 from tuner.store.location import (
     default_artifacts_root,
     default_database_url,
+    home_directory,
     prepare_state_directory,
     state_directory,
 )
@@ -23,6 +24,21 @@ def test_the_xdg_state_directory_is_used() -> None:
 @pytest.mark.parametrize("environ", [{}, {"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "relative"}])
 def test_without_a_usable_one_it_is_under_home(environ: dict[str, str]) -> None:
     assert state_directory(environ, HOME) == HOME / ".local" / "state" / "servetune"
+
+
+def test_without_any_home_a_directory_is_asked_for() -> None:
+    assert state_directory({"XDG_STATE_HOME": "/state"}, None) == Path("/state/servetune")
+    with pytest.raises(DatabaseError) as caught:
+        state_directory({}, None)
+    assert "SERVETUNE_STATE_DIR" in (caught.value.hint or "")
+
+
+def test_a_user_without_a_home_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert home_directory() is None
 
 
 def test_it_is_made_for_its_owner_only(tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ def test_sqlite_names_an_absolute_file(scheme: str, monkeypatch: pytest.MonkeyPa
     assert DatabaseUrl.parse(f"{scheme}:////some/file.db").sqlite_path == Path("/some/file.db")
 
 
+def test_a_folder_whose_name_is_no_text_is_refused() -> None:
+    with pytest.raises(DatabaseError, match="not UTF-8") as caught:
+        DatabaseUrl.of_file(Path("/srv/\udcff/servetune.db"))
+
+    str(caught.value).encode()
+
+
 def test_sqlite_knows_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ann")
 
@@ -50,6 +57,8 @@ def test_sqlite_knows_the_home_directory(monkeypatch: pytest.MonkeyPatch) -> Non
         "sqlite:///:memory:",
         "sqlite:///file:x?mode=memory&uri=true",
         "sqlite:////tmp/x.db?timeout=3",
+        "sqlite:////tmp/\udcff.db",
+        "postgresql://u:\udcff@host/db",
     ],
 )
 def test_an_unusable_url_is_refused_with_the_accepted_forms(text: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tuner.domain.study_spec import StudySpec
-from tuner.errors import SchemaNotCurrentError
-from tuner.settings import Settings
+from tuner.errors import DatabaseError, SchemaNotCurrentError
+from tuner.settings import Settings, load_settings
 from tuner.store.schema import upgrade
 from tuner.worker.composition import default_name, load_history
 from tuner.worker.locations import (
@@ -79,3 +79,17 @@ def test_a_nameless_study_is_called_after_model_and_machine(
     name = default_name(StudySpec.model_validate({"model": model, "engine": engine}))
     assert name == (expected or "qwen2.5-7b-instruct-h100")
     StudySpec.model_validate({"model": model, "engine": engine, "name": name})
+
+
+def test_settings_are_read_where_the_user_has_no_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    for name in ("SERVETUNE_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert load_settings(state_dir=tmp_path).state_dir == tmp_path
+    with pytest.raises(DatabaseError, match="no home"):
+        resolve_locations(load_settings())
