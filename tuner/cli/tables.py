@@ -97,7 +97,11 @@ def _score(trial: Report) -> str:
     value = score.get("value") if score else None
     if value is None:
         return UNKNOWN
-    return f"{100 * math.expm1(value):+.1f} %"
+    text = f"{100 * math.expm1(value):+.1f} %"
+    low, high = score.get("low"), score.get("high")
+    if low is None or high is None:
+        return text
+    return f"{text} ({100 * math.expm1(low):+.0f} to {100 * math.expm1(high):+.0f})"
 
 
 def _result(trial: Report, report: Report) -> str:
@@ -136,6 +140,9 @@ def draw_recommendation(report: Report, console: Console) -> None:
     if recommendation["metrics"]:
         console.print()
         console.print(metric_table(recommendation["metrics"]))
+    if recommendation.get("picks"):
+        console.print()
+        console.print(pick_table(recommendation["picks"]))
     if report["launch_command"]:
         console.print()
         console.print(report["launch_command"].rstrip(), markup=False, soft_wrap=True)
@@ -147,7 +154,7 @@ def metric_table(metrics: Sequence[Report]) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("confirmed")
-    for title in ("baseline", "finalist", "change"):
+    for title in ("baseline", "finalist", "change", "90% interval"):
         table.add_column(title, justify="right")
     for metric in metrics:
         unit = metric["unit"]
@@ -156,6 +163,32 @@ def metric_table(metrics: Sequence[Report]) -> Table:
             f"{metric['before']:,.1f} {unit}",
             f"{metric['after']:,.1f} {unit}",
             f"{metric['change_percent']:+.1f} %",
+            _change_interval(metric),
+        )
+    return table
+
+
+def _change_interval(metric: Report) -> str:
+    low, high = metric.get("change_low_percent"), metric.get("change_high_percent")
+    return UNKNOWN if low is None or high is None else f"{low:+.1f} to {high:+.1f} %"
+
+
+def pick_table(picks: Sequence[Report]) -> Table:
+    """Who would choose what else, as measured once in the search."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("if you want")
+    for title in ("trial", "TTFT p95", "TPOT p95", "out tok/s", "score"):
+        table.add_column(title, justify="right")
+    for pick in picks:
+        table.add_row(
+            pick["name"],
+            str(pick["trial_number"]),
+            _number(pick["ttft_ms"], "{:,.0f} ms"),
+            _number(pick["tpot_ms"], "{:,.1f} ms"),
+            _number(pick["output_tokens_per_s"], "{:,.0f}"),
+            _score({"score": {"value": pick["score"]}}),
         )
     return table
 

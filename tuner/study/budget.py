@@ -18,6 +18,9 @@ DRAIN_S = 30.0
 
 STOP_S = 2.0
 
+BASELINE_REPEATS = 2
+"""Fresh starts of the baseline beside its first one; one more when they disagree."""
+
 
 _KNOWLEDGE = (TrialState.COMPLETE, TrialState.INFEASIBLE, TrialState.PRUNED)
 
@@ -77,8 +80,8 @@ def confirmation_starts(spec: StudySpec, finalists: int | None = None, rounds: i
 
 
 def planned_starts(spec: StudySpec) -> int:
-    """Engine starts of the whole study when nothing fails: baseline twice, trials, confirmation."""
-    return 2 + spec.budget.trials + confirmation_starts(spec)
+    """Engine starts of a study in which nothing fails: baselines, trials, confirmation."""
+    return 1 + BASELINE_REPEATS + spec.budget.trials + confirmation_starts(spec)
 
 
 def search_end(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from tuner.study.intervals import gain_interval
+from tuner.study.intervals import GainInterval, expected_spread, gain_interval, looks
 from tuner.study.seeds import derived_seed
 
 BURST_MAX_REQUESTS = 256
@@ -37,8 +37,9 @@ class ConfirmationState:
     """What the store says of the confirmation so far.
 
     `finished` holds the arm-rounds which need no further attempt, whatever came of them;
-    `differences` the paired score differences per finalist in order of rounds;
-    `out` the finalists which failed and take no further part.
+    `differences` the paired score differences per finalist in order of rounds; `spreads` what
+    each round's runs lead to expect of its difference; `out` the finalists which failed and take
+    no further part.
     """
 
     reference: int
@@ -46,6 +47,7 @@ class ConfirmationState:
     finished: frozenset[ArmRound]
     differences: Mapping[int, tuple[float, ...]]
     out: frozenset[int]
+    spreads: Mapping[int, tuple[float | None, ...]] = field(default_factory=dict)
 
 
 def choose_finalists(
@@ -79,21 +81,27 @@ def held_out_seed(workload_seed: int, round_number: int) -> int:
     return seed if seed != workload_seed else seed + 1
 
 
-def next_arm(state: ConfirmationState, rounds: int, max_rounds: int) -> ArmRound | None:
+def next_arm(
+    state: ConfirmationState, rounds: int, max_rounds: int, level: float
+) -> ArmRound | None:
     """The next fresh start, or None when the confirmation is complete.
 
-    Rounds are completed before it is asked whether another is needed; no round is begun once every
-    finalist is out.
+    `level` is that of a single look, by the rounds that the study document allows. Rounds are
+    completed before it is asked whether another is needed, and that is asked only at the looks.
+    A finalist that is with confidence not worth having takes no part in later rounds; none is
+    begun once a finalist is better with confidence, or all are out.
     """
-    number = 0
-    while number < max(rounds, max_rounds):
-        alive = tuple(f for f in state.finalists if f not in state.out)
+    wanted = looks(rounds, max_rounds) if rounds > 0 else ()
+    alive = tuple(f for f in state.finalists if f not in state.out)
+    for number in range(max(rounds, max_rounds)):
         missing = _missing(state, alive, number)
         if missing is not None:
             return missing
-        number += 1
-        if number >= rounds and not _undecided(state, alive):
-            return None
+        if number + 1 in wanted:
+            found = {f: _interval(state, f, number + 1, level) for f in alive}
+            if any(interval is not None and interval.significant for interval in found.values()):
+                return None
+            alive = tuple(f for f in alive if _worth_another(found[f]))
     return None
 
 
@@ -103,14 +111,24 @@ def _missing(state: ConfirmationState, alive: Sequence[int], number: int) -> Arm
     order = arm_order((state.reference, *state.finalists), number)
     for trial in order:
         arm = ArmRound(trial, number)
-        if trial not in state.out and arm not in state.finished:
+        if trial in (state.reference, *alive) and arm not in state.finished:
             return arm
     return None
 
 
-def _undecided(state: ConfirmationState, alive: Sequence[int]) -> bool:
-    intervals = [gain_interval(state.differences.get(trial, ())) for trial in alive]
-    return any(interval is None or interval.undecided for interval in intervals)
+def _interval(
+    state: ConfirmationState, trial: int, number: int, level: float
+) -> GainInterval | None:
+    """What was known of a finalist after so many rounds; later ones never change it."""
+    return gain_interval(
+        state.differences.get(trial, ())[:number],
+        expected_spread=expected_spread(state.spreads.get(trial, ())[:number]),
+        look_level=level,
+    )
+
+
+def _worth_another(interval: GainInterval | None) -> bool:
+    return interval is None or not interval.hopeless
 
 
 def burst_size(max_num_seqs: int, longest_prompt_tokens: int) -> int:

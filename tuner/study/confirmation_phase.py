@@ -16,7 +16,9 @@ from tuner.study.confirmation import (
     next_arm,
 )
 from tuner.study.context import StudyContext
+from tuner.study.intervals import look_level
 from tuner.study.ledger import History
+from tuner.study.noise import noise_of, pair_spread
 from tuner.study.scoring import paired_difference
 from tuner.study.trial_score import score_value
 
@@ -32,7 +34,7 @@ def confirm(context: StudyContext) -> None:
         state = confirmation_state(context, history)
         if state is None:
             return
-        arm = next_arm(state, *_rounds(context, history))
+        arm = next_arm(state, *_rounds(context, history), single_look_level(context))
         context.monitor.standing(history, context.spent(history), _starts_left(context, state))
         if arm is None:
             return
@@ -62,6 +64,7 @@ def confirmation_state(context: StudyContext, history: History) -> ConfirmationS
         finalists=finalists,
         finished=frozenset(arm for arm in arms if _settled(history, arm)),
         differences={f: differences(context, history, f) for f in finalists},
+        spreads={f: spreads(context, history, f) for f in finalists},
         out=frozenset(f for f in finalists if failed_round(history, f) is not None),
     )
 
@@ -92,6 +95,24 @@ def differences(context: StudyContext, history: History, finalist: int) -> tuple
     return tuple(found)
 
 
+def spreads(context: StudyContext, history: History, finalist: int) -> tuple[float | None, ...]:
+    """What to expect of each of the finalist's `differences`, by the intervals of its two runs."""
+    noise = noise_of(context.objective, history)
+    start_sd = 0.0 if noise is None else noise.start_sd
+    found = []
+    for number in range(highest_round(history) + 1):
+        pair = round_pair(history, finalist, number)
+        if pair is not None and paired_difference(context.objective, *pair) is not None:
+            found.append(pair_spread(context.objective, *pair, start_sd))
+    return tuple(found)
+
+
+def single_look_level(context: StudyContext) -> float:
+    """The level of one look by what the document allows, however much of it is run."""
+    wanted = context.spec.confirmation
+    return look_level(wanted.rounds, wanted.max_rounds, wanted.finalists)
+
+
 def round_pair(
     history: History, finalist: int, number: int
 ) -> tuple[Measurement, Measurement] | None:
@@ -118,8 +139,9 @@ def failed_round(history: History, finalist: int) -> int | None:
 
 
 def highest_round(history: History) -> int:
-    """The last round begun; -1 before the first."""
-    return max((a.round for a in history.attempts if a.round is not None), default=-1)
+    """The last round of confirmation begun; -1 before the first."""
+    rounds = (a.round for a in history.attempts if a.purpose is AttemptPurpose.CONFIRMATION)
+    return max((number for number in rounds if number is not None), default=-1)
 
 
 def _settled(history: History, arm: ArmRound) -> bool:

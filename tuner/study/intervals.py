@@ -1,18 +1,44 @@
-"""What a handful of paired score differences says about the gain behind them."""
+"""What a handful of paired score differences says about the gain behind them.
+
+Three things would make a plain 90% t interval lie here: it is looked at after every further round
+until it is decided, the best of several finalists is quoted, and three rounds can agree by luck.
+Against the first two each look is taken at a higher level (`look_level`), against the third the
+spread is pooled with what the runs' own intervals lead to expect. tests/unit/study/test_coverage.py
+holds the coverage that results.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
 
 from scipy import stats
 
 LEVEL = 0.90
+"""The interval covers the true gain this often over whole confirmations: all looks, best arm."""
+
+LOOKS_EXPONENT = 2 / 3
+"""Looks at growing data are correlated: less than their number (a union bound) is enough."""
+
+FINALISTS_EXPONENT = 1 / 2
+"""Finalists share the noise of the baseline and of the requests: less than their number again."""
+
+LOOKS_GROWTH = 1.25
+"""From one look to the next at least one round, and this much more data, where many are allowed."""
 
 SPREAD_FLOOR = 0.005
-"""Smallest standard deviation believed of a score difference: three rounds that agree to the third
-digit are luck, not precision."""
+"""Smallest standard deviation believed of a score difference: rounds that agree to the third digit
+are luck, not precision."""
+
+UNKNOWN_SPREAD = 0.10
+"""Expected of a round's difference where the runs have no intervals (too few requests): the middle
+of what facts/optimisation.md §4 found, 3 to 21%."""
+
+PRIOR_WEIGHT = 2
+"""Degrees of freedom that the expected spread is worth."""
 
 PRACTICAL_GAIN = math.log(1.01)
 """Gains below 1% are not worth a change of a running service, however certain they are."""
@@ -20,9 +46,10 @@ PRACTICAL_GAIN = math.log(1.01)
 
 @dataclass(frozen=True, slots=True)
 class GainInterval:
-    """A mean score difference (logarithm of the improvement) and its two-sided t interval.
+    """A mean score difference (logarithm of the improvement) and its interval at `level`.
 
-    `low` and `high` are None with fewer than two rounds: one pair says nothing of its own spread.
+    `low` and `high` are None with fewer than two rounds. `spread` is the standard deviation of one
+    round's difference that the interval believes.
     """
 
     mean: float
@@ -30,11 +57,17 @@ class GainInterval:
     high: float | None
     rounds: int
     level: float = LEVEL
+    spread: float | None = None
 
     @property
     def significant(self) -> bool:
         """Above zero with confidence, and worth having in practice."""
         return self.low is not None and self.low > 0 and self.mean >= PRACTICAL_GAIN
+
+    @property
+    def hopeless(self) -> bool:
+        """With confidence not worth having."""
+        return self.high is not None and self.high < PRACTICAL_GAIN
 
     @property
     def undecided(self) -> bool:
@@ -45,10 +78,11 @@ class GainInterval:
 
     @property
     def percent(self) -> str:
-        """The gain for people: `4.2 to 9.8 %`, or the mean alone without an interval."""
+        """The gain for people: `4.2 % to 9.8 %` in short, or the mean alone without an interval."""
         if self.low is None or self.high is None:
             return f"{gain_percent(self.mean):.1f} %"
-        return f"{gain_percent(self.low):.1f} to {gain_percent(self.high):.1f} %"
+        low, high = gain_percent(self.low), gain_percent(self.high)
+        return f"{low:.1f}\N{EN DASH}{high:.1f} %" if low >= 0 else f"{low:.1f} to {high:.1f} %"
 
 
 def gain_percent(score_difference: float) -> float:
@@ -56,16 +90,53 @@ def gain_percent(score_difference: float) -> float:
     return 100 * math.expm1(score_difference)
 
 
-def gain_interval(differences: Sequence[float]) -> GainInterval | None:
-    """Student's t interval at LEVEL over paired differences, one per round; None without any."""
+def looks(rounds: int, max_rounds: int) -> tuple[int, ...]:
+    """The numbers of rounds after which the interval is looked at; fixed before the first."""
+    found = [rounds]
+    while found[-1] < max_rounds:
+        wanted = max(found[-1] + 1, math.floor(found[-1] * LOOKS_GROWTH))
+        found.append(min(max_rounds, wanted))
+    return tuple(found)
+
+
+def look_level(rounds: int, max_rounds: int, finalists: int = 1) -> float:
+    """The level of each single look at which all of them, at the best finalist, are at LEVEL."""
+    count = len(looks(rounds, max_rounds))
+    return float(1 - (1 - LEVEL) / (count**LOOKS_EXPONENT * finalists**FINALISTS_EXPONENT))
+
+
+def expected_spread(per_round: Sequence[float | None]) -> float | None:
+    """The median of what is known of single rounds; None where nothing is."""
+    known = [spread for spread in per_round if spread is not None]
+    return float(median(known)) if known else None
+
+
+def gain_interval(
+    differences: Sequence[float],
+    *,
+    expected_spread: float | None = None,
+    look_level: float = LEVEL,
+) -> GainInterval | None:
+    """Interval over paired differences, one per round; None without any.
+
+    Student's t at `look_level`, its variance pooled with that of `expected_spread` (the standard
+    deviation which the runs' own intervals predict for a difference; None where they have none).
+    """
     count = len(differences)
     if count == 0:
         return None
     mean = math.fsum(differences) / count
     if count == 1:
         return GainInterval(mean, None, None, 1)
-    variance = math.fsum((d - mean) ** 2 for d in differences) / (count - 1)
-    spread = max(math.sqrt(variance), SPREAD_FLOOR)
-    quantile = float(stats.t.ppf(0.5 + LEVEL / 2, count - 1))
-    margin = quantile * spread / math.sqrt(count)
-    return GainInterval(mean, mean - margin, mean + margin, count)
+    expected = UNKNOWN_SPREAD if expected_spread is None else expected_spread
+    squares = math.fsum((d - mean) ** 2 for d in differences)
+    freedom = count - 1 + PRIOR_WEIGHT
+    spread = math.sqrt((squares + PRIOR_WEIGHT * expected**2) / freedom)
+    spread = max(spread, SPREAD_FLOOR)
+    margin = _quantile(0.5 + look_level / 2, freedom) * spread / math.sqrt(count)
+    return GainInterval(mean, mean - margin, mean + margin, count, spread=spread)
+
+
+@lru_cache(maxsize=256)
+def _quantile(share: float, freedom: int) -> float:
+    return float(stats.t.ppf(share, freedom))

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from objectives import preemption
-from objectives.measurement import Distribution, Estimate, Measurement
-from tuner.domain.engine_config import EngineConfig, FlagValue
-from tuner.study.intervals import PRACTICAL_GAIN, GainInterval, gain_interval, gain_percent
+from tuner.domain.engine_config import EngineConfig
+from tuner.study.changes import (
+    NOTHING_KNOWN,
+    FlagChange,
+    MetricChange,
+    PairedRound,
+    Served,
+    flag_changes,
+    metric_changes,
+)
+from tuner.study.intervals import (
+    LEVEL,
+    PRACTICAL_GAIN,
+    GainInterval,
+    expected_spread,
+    gain_interval,
+    gain_percent,
+)
+from tuner.study.noise import Noise
+from tuner.study.picks import Pick
 
 
 class Verdict(Enum):
@@ -21,20 +37,11 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class PairedRound:
-    """One round's two fresh starts under the same requests; `score` is against that baseline."""
-
-    round: int
-    score: float
-    candidate: Measurement
-    reference: Measurement
-
-
-@dataclass(frozen=True, slots=True)
 class Candidate:
     """A finalist and what confirmation showed.
 
-    `failure` says why it is out; `weaknesses` what it suffered although it was measured.
+    `failure` says why it is out; `weaknesses` what it suffered although it was measured. `applied`
+    are its flags with the engine's defaults.
     """
 
     trial_number: int
@@ -42,6 +49,7 @@ class Candidate:
     rounds: tuple[PairedRound, ...]
     failure: str | None = None
     weaknesses: tuple[str, ...] = ()
+    applied: EngineConfig = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +59,19 @@ class Reference:
     trial_number: int
     config: EngineConfig
     is_baseline: bool
-    bottleneck: str | None = None
-    """A sentence on the resource that bound it."""
+    remarks: tuple[str, ...] = ()
+    """Sentences on the resource that bound it and on how busy the GPU was."""
+    applied: EngineConfig = NOTHING_KNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class MetricChange:
-    """A quantity before and after, each the geometric mean over the confirmation's rounds."""
+class Setting:
+    """What the verdict is given in. `look_level` is the level of a single look at an interval."""
 
-    name: str
-    unit: str
-    before: float
-    after: float
-
-    @property
-    def change_percent(self) -> float:
-        return 100 * (self.after / self.before - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class FlagChange:
-    """A flag that differs; None is the engine's own default."""
-
-    flag: str
-    before: FlagValue | None
-    after: FlagValue | None
+    simulated: bool
+    look_level: float = LEVEL
+    noise: Noise | None = None
+    picks: tuple[Pick, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,65 +91,78 @@ class Recommendation:
     verdict: Verdict
     headline: str
     reason: str
-    trial_number: int | None
-    config: EngineConfig | None
-    reference_trial: int | None
-    reference_is_baseline: bool
-    gain: GainInterval | None
-    metrics: tuple[MetricChange, ...]
-    changes: tuple[FlagChange, ...]
-    finalists: tuple[FinalistReport, ...]
     simulated: bool
+    trial_number: int | None = None
+    config: EngineConfig | None = None
+    reference_trial: int | None = None
+    reference_is_baseline: bool = False
+    gain: GainInterval | None = None
+    metrics: tuple[MetricChange, ...] = ()
+    changes: tuple[FlagChange, ...] = ()
+    finalists: tuple[FinalistReport, ...] = ()
+    noise: Noise | None = None
+    picks: tuple[Pick, ...] = field(default=())
 
 
 def recommend(
     reference: Reference | None,
     candidates: Sequence[Candidate],
+    setting: Setting,
     *,
-    simulated: bool,
     why_infeasible: str | None = None,
 ) -> Recommendation:
     """The verdict. `why_infeasible` is the most telling failure when nothing could run."""
     if reference is None:
-        return _no_feasible(why_infeasible, simulated)
-    winner = _winner(candidates)
-    if winner is None:
-        return _keep(reference, candidates, simulated)
-    return _change(reference, winner, candidates, simulated)
+        return _no_feasible(why_infeasible, setting)
+    judged = [_Judged(c, _gain(c, setting.look_level), _weaknesses(c)) for c in candidates]
+    winner = _winner(judged)
+    verdict = (
+        _keep(reference, judged, setting)
+        if winner is None
+        else _change(reference, winner, judged, setting)
+    )
+    return replace(verdict, noise=setting.noise, picks=setting.picks)
 
 
-def _no_feasible(why: str | None, simulated: bool) -> Recommendation:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A candidate, what it gained, and all that speaks against it although it gained."""
+
+    candidate: Candidate
+    gain: GainInterval | None
+    weaknesses: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        return self.candidate.trial_number
+
+
+def _no_feasible(why: str | None, setting: Setting) -> Recommendation:
     reason = "No configuration of the search space, nor the baseline, could serve this workload."
     return Recommendation(
         verdict=Verdict.NO_FEASIBLE,
         headline="No feasible configuration was found.",
         reason=f"{reason} {why}" if why else reason,
-        trial_number=None,
-        config=None,
-        reference_trial=None,
-        reference_is_baseline=False,
-        gain=None,
-        metrics=(),
-        changes=(),
-        finalists=(),
-        simulated=simulated,
+        simulated=setting.simulated,
     )
 
 
-def _winner(candidates: Sequence[Candidate]) -> Candidate | None:
+def _winner(judged: Sequence[_Judged]) -> _Judged | None:
     """The best candidate that is significantly better; a robust one goes before a fragile one."""
-    better = [(c, g) for c in candidates if (g := _gain(c)) and g.significant and not c.failure]
+    better = [
+        (j, j.gain) for j in judged if j.gain and j.gain.significant and not j.candidate.failure
+    ]
     if not better:
         return None
-    return min(better, key=lambda pair: (_fragile(pair[0]), -pair[1].mean))[0]
+    return min(better, key=lambda pair: (bool(pair[0].weaknesses), -pair[1].mean))[0]
 
 
-def _gain(candidate: Candidate) -> GainInterval | None:
-    return gain_interval([r.score for r in candidate.rounds])
-
-
-def _fragile(candidate: Candidate) -> bool:
-    return bool(_weaknesses(candidate))
+def _gain(candidate: Candidate, look_level: float) -> GainInterval | None:
+    return gain_interval(
+        [r.score for r in candidate.rounds],
+        expected_spread=expected_spread([r.spread for r in candidate.rounds]),
+        look_level=look_level,
+    )
 
 
 def _weaknesses(candidate: Candidate) -> tuple[str, ...]:
@@ -170,30 +179,30 @@ def _weaknesses(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _change(
-    reference: Reference, winner: Candidate, candidates: Sequence[Candidate], simulated: bool
+    reference: Reference, winner: _Judged, judged: Sequence[_Judged], setting: Setting
 ) -> Recommendation:
-    gain = _gain(winner)
-    weaknesses = _weaknesses(winner)
-    metrics = metric_changes(winner.rounds)
-    changes = flag_changes(reference.config, winner.config)
+    candidate, gain = winner.candidate, winner.gain
+    metrics = metric_changes(candidate.rounds, setting.look_level)
+    before = Served(reference.config, reference.applied)
+    changes = flag_changes(before, Served(candidate.config, candidate.applied))
     percent = gain.percent if gain else ""
-    name = _reference_name(reference)
-    headline = f"Trial {winner.trial_number} is better than {name} by {percent}."
-    if weaknesses:
-        headline = f"Trial {winner.trial_number} is better by {percent}, but fragile."
+    headline = f"Trial {winner.number} is better than {_name(reference)} by {percent}."
+    if winner.weaknesses:
+        why = "; ".join(winner.weaknesses)
+        headline = f"Trial {winner.number} is better by {percent}, but fragile: {why}."
     return Recommendation(
-        verdict=Verdict.BETTER_BUT_FRAGILE if weaknesses else Verdict.BETTER,
+        verdict=Verdict.BETTER_BUT_FRAGILE if winner.weaknesses else Verdict.BETTER,
         headline=headline,
-        reason=_reason_for_change(reference, gain, metrics, changes, weaknesses),
-        trial_number=winner.trial_number,
-        config=winner.config,
+        reason=_reason_for_change(reference, gain, metrics, changes, winner.weaknesses),
+        trial_number=winner.number,
+        config=candidate.config,
         reference_trial=reference.trial_number,
         reference_is_baseline=reference.is_baseline,
         gain=gain,
         metrics=metrics,
         changes=changes,
-        finalists=_reports(candidates),
-        simulated=simulated,
+        finalists=_reports(judged),
+        simulated=setting.simulated,
     )
 
 
@@ -204,72 +213,69 @@ def _reason_for_change(
     changes: Sequence[FlagChange],
     weaknesses: Sequence[str],
 ) -> str:
-    sentences = [_reference_remark(reference)]
-    if reference.bottleneck:
-        sentences.append(reference.bottleneck)
+    sentences = [_reference_remark(reference), *reference.remarks]
     if changes:
-        sentences.append(f"Changed: {', '.join(_change_text(c) for c in changes)}.")
+        sentences.append(f"Changed: {', '.join(change.text for change in changes)}.")
     if metrics:
-        sentences.append(f"Measured: {', '.join(_metric_text(m) for m in metrics)}.")
+        sentences.append(f"Measured: {', '.join(metric.text for metric in metrics)}.")
     if gain is not None:
-        level = f"{100 * gain.level:.0f}%"
         sentences.append(
-            f"The improvement is the weighted mean of these on a log scale, over {gain.rounds} "
-            f"paired rounds of fresh starts ({level} interval {gain.percent})."
+            f"The improvement is the weighted mean of latencies and throughput on a log scale, "
+            f"over {gain.rounds} paired rounds of fresh starts ({100 * gain.level:.0f}% interval "
+            f"{gain.percent})."
         )
     if weaknesses:
         sentences.append(f"Fragile: {'; '.join(weaknesses)}.")
     return " ".join(s for s in sentences if s)
 
 
-def _keep(reference: Reference, candidates: Sequence[Candidate], simulated: bool) -> Recommendation:
-    best = _best_of(candidates)
-    name = _reference_name(reference)
-    remark = f"{_reference_remark(reference)} " if not reference.is_baseline else ""
+def _keep(reference: Reference, judged: Sequence[_Judged], setting: Setting) -> Recommendation:
+    best = _best_of(judged)
+    remarks = (_reference_remark(reference), *reference.remarks, _reason_to_keep(best, judged))
     return Recommendation(
         verdict=Verdict.KEEP_BASELINE,
-        headline=f"No significant gain: keep {name}.",
-        reason=remark + _reason_to_keep(best, candidates),
+        headline=f"No significant gain: keep {_name(reference)}.",
+        reason=" ".join(remark for remark in remarks if remark),
         trial_number=reference.trial_number,
         config=reference.config,
         reference_trial=reference.trial_number,
         reference_is_baseline=reference.is_baseline,
-        gain=_gain(best) if best else None,
-        metrics=metric_changes(best.rounds) if best else (),
-        changes=(),
-        finalists=_reports(candidates),
-        simulated=simulated,
+        gain=best.gain if best else None,
+        metrics=metric_changes(best.candidate.rounds, setting.look_level) if best else (),
+        finalists=_reports(judged),
+        simulated=setting.simulated,
     )
 
 
-def _best_of(candidates: Sequence[Candidate]) -> Candidate | None:
-    measured = [(c, g) for c in candidates if not c.failure and (g := _gain(c)) is not None]
+def _best_of(judged: Sequence[_Judged]) -> _Judged | None:
+    measured = [(j, j.gain) for j in judged if not j.candidate.failure and j.gain is not None]
     return max(measured, key=lambda pair: pair[1].mean)[0] if measured else None
 
 
-def _reason_to_keep(best: Candidate | None, candidates: Sequence[Candidate]) -> str:
+def _reason_to_keep(best: _Judged | None, judged: Sequence[_Judged]) -> str:
     sentences = []
-    gain = _gain(best) if best else None
+    gain = best.gain if best else None
     threshold = f"{gain_percent(PRACTICAL_GAIN):.0f}%"
     if best is None or gain is None:
-        if not candidates:
+        if not judged:
             sentences.append("No trial of the search scored above it.")
     elif gain.low is None:
         sentences.append(
-            f"Trial {best.trial_number} was confirmed in one round only ({gain.percent}); "
+            f"Trial {best.number} was confirmed in one round only ({gain.percent}); "
             "one pair of starts says nothing of its own spread."
         )
     else:
         sentences.append(
-            f"The best finalist, trial {best.trial_number}, gained {gain.percent} over "
+            f"The best finalist, trial {best.number}, gained {gain.percent} over "
             f"{gain.rounds} paired rounds; a recommendation needs the whole "
             f"{100 * gain.level:.0f}% interval above zero and a mean of at least {threshold}."
         )
-    sentences += [f"Trial {c.trial_number} is out: {c.failure}" for c in candidates if c.failure]
+    out = (j.candidate for j in judged if j.candidate.failure)
+    sentences += [f"Trial {c.trial_number} is out: {c.failure}" for c in out]
     return " ".join(sentences)
 
 
-def _reference_name(reference: Reference) -> str:
+def _name(reference: Reference) -> str:
     if reference.is_baseline:
         return "the baseline"
     return f"the first feasible configuration (trial {reference.trial_number})"
@@ -284,71 +290,7 @@ def _reference_remark(reference: Reference) -> str:
     )
 
 
-def _reports(candidates: Sequence[Candidate]) -> tuple[FinalistReport, ...]:
+def _reports(judged: Sequence[_Judged]) -> tuple[FinalistReport, ...]:
     return tuple(
-        FinalistReport(c.trial_number, _gain(c), c.failure, _weaknesses(c)) for c in candidates
+        FinalistReport(j.number, j.gain, j.candidate.failure, j.weaknesses) for j in judged
     )
-
-
-def flag_changes(before: EngineConfig, after: EngineConfig) -> tuple[FlagChange, ...]:
-    """The flags in which two configurations differ, by name."""
-    old, new = before.as_dict(), after.as_dict()
-    names = sorted(old.keys() | new.keys())
-    return tuple(
-        FlagChange(name, old.get(name), new.get(name))
-        for name in names
-        if old.get(name) != new.get(name)
-    )
-
-
-def metric_changes(rounds: Sequence[PairedRound]) -> tuple[MetricChange, ...]:
-    """TTFT p95, TPOT p95 and throughput before and after, where both sides measured them."""
-    changes = (_metric_change(name, unit, read, rounds) for name, unit, read in _QUOTED)
-    return tuple(change for change in changes if change is not None)
-
-
-def _metric_change(
-    name: str,
-    unit: str,
-    read: Callable[[Measurement], float | None],
-    rounds: Sequence[PairedRound],
-) -> MetricChange | None:
-    pairs = [(read(r.reference), read(r.candidate)) for r in rounds]
-    known = [(b, a) for b, a in pairs if b is not None and a is not None and b > 0 and a > 0]
-    if not known:
-        return None
-    before = math.exp(math.fsum(math.log(b) for b, _ in known) / len(known))
-    after = math.exp(math.fsum(math.log(a) for _, a in known) / len(known))
-    return MetricChange(name, unit, before, after)
-
-
-def _p95(distribution: Distribution | None) -> float | None:
-    return distribution.p95.value if distribution is not None else None
-
-
-def _value(estimate: Estimate | None) -> float | None:
-    return estimate.value if estimate is not None else None
-
-
-_QUOTED: tuple[tuple[str, str, Callable[[Measurement], float | None]], ...] = (
-    ("TTFT p95", "ms", lambda m: _p95(m.latency.ttft_ms)),
-    ("TPOT p95", "ms", lambda m: _p95(m.latency.tpot_ms)),
-    ("throughput", "tokens/s", lambda m: _value(m.capacity.output_tokens_per_s)),
-)
-
-
-def _metric_text(metric: MetricChange) -> str:
-    return (
-        f"{metric.name} {metric.before:.4g} → {metric.after:.4g} {metric.unit} "
-        f"({metric.change_percent:+.1f} %)"
-    )
-
-
-def _change_text(change: FlagChange) -> str:
-    return f"{change.flag} {_flag_text(change.before)} → {_flag_text(change.after)}"
-
-
-def _flag_text(value: FlagValue | None) -> str:
-    if value is None:
-        return "default"
-    return str(value).lower() if isinstance(value, bool) else str(value)

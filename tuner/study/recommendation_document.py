@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.domain.engine_config import EngineConfig
+from tuner.study.changes import FlagChange, MetricChange
 from tuner.study.intervals import GainInterval, gain_percent
-from tuner.study.recommendation import (
-    FinalistReport,
-    FlagChange,
-    MetricChange,
-    Recommendation,
-    Verdict,
-)
+from tuner.study.noise import noise_from_dict
+from tuner.study.picks import Pick
+from tuner.study.recommendation import FinalistReport, Recommendation, Verdict
 
 Document = dict[str, Any]
 
@@ -31,14 +29,19 @@ def recommendation_to_dict(recommendation: Recommendation) -> Document:
         "reference_is_baseline": r.reference_is_baseline,
         "gain": _gain_to_dict(r.gain),
         "metrics": [_metric_to_dict(m) for m in r.metrics],
-        "changes": [{"flag": c.flag, "before": c.before, "after": c.after} for c in r.changes],
+        "changes": [dataclasses.asdict(change) for change in r.changes],
         "finalists": [_finalist_to_dict(f) for f in r.finalists],
+        "noise": None if r.noise is None else r.noise.to_dict(),
+        "picks": [dataclasses.asdict(pick) for pick in r.picks],
         "simulated": r.simulated,
     }
 
 
 def recommendation_from_dict(document: Mapping[str, Any]) -> Recommendation:
-    """The exact inverse of `recommendation_to_dict`; KeyError when a key is missing."""
+    """The exact inverse of `recommendation_to_dict`; KeyError when a key is missing.
+
+    Keys that came later may be missing in what an older version stored.
+    """
     flags = document["flags"]
     return Recommendation(
         verdict=Verdict(document["verdict"]),
@@ -49,11 +52,11 @@ def recommendation_from_dict(document: Mapping[str, Any]) -> Recommendation:
         reference_trial=document["reference_trial"],
         reference_is_baseline=document["reference_is_baseline"],
         gain=_gain_from_dict(document["gain"]),
-        metrics=tuple(
-            MetricChange(m["name"], m["unit"], m["before"], m["after"]) for m in document["metrics"]
-        ),
-        changes=tuple(FlagChange(c["flag"], c["before"], c["after"]) for c in document["changes"]),
+        metrics=tuple(_metric_from_dict(metric) for metric in document["metrics"]),
+        changes=tuple(FlagChange(**change) for change in document["changes"]),
         finalists=_finalists_from_list(document["finalists"]),
+        noise=None if document.get("noise") is None else noise_from_dict(document["noise"]),
+        picks=tuple(Pick(**pick) for pick in document.get("picks", ())),
         simulated=document["simulated"],
     )
 
@@ -65,7 +68,20 @@ def _metric_to_dict(metric: MetricChange) -> Document:
         "before": metric.before,
         "after": metric.after,
         "change_percent": metric.change_percent,
+        "change_low_percent": metric.low_percent,
+        "change_high_percent": metric.high_percent,
     }
+
+
+def _metric_from_dict(document: Mapping[str, Any]) -> MetricChange:
+    return MetricChange(
+        document["name"],
+        document["unit"],
+        document["before"],
+        document["after"],
+        document.get("change_low_percent"),
+        document.get("change_high_percent"),
+    )
 
 
 def _finalist_to_dict(finalist: FinalistReport) -> Document:
@@ -96,6 +112,7 @@ def _gain_to_dict(gain: GainInterval | None) -> Document | None:
         "percent_high": None if gain.high is None else gain_percent(gain.high),
         "rounds": gain.rounds,
         "level": gain.level,
+        "round_spread": gain.spread,
     }
 
 
@@ -108,4 +125,5 @@ def _gain_from_dict(document: Mapping[str, Any] | None) -> GainInterval | None:
         document["score_high"],
         document["rounds"],
         document["level"],
+        document.get("round_spread"),
     )

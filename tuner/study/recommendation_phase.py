@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from objectives.bottleneck import Bound, bottleneck
 from objectives.measurement import Measurement
-from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin
+from objectives.pooling import pooled
+from objectives.utilization import utilization_remark
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.store.records import TrialRecord
 from tuner.study.attempts import WEAKNESS
+from tuner.study.changes import PairedRound
 from tuner.study.checkpoints import IN_RECOMMENDATION
-from tuner.study.confirmation_phase import failed_round, finalists_of, highest_round, round_pair
+from tuner.study.confirmation_phase import (
+    failed_round,
+    finalists_of,
+    highest_round,
+    round_pair,
+    single_look_level,
+    spreads,
+)
 from tuner.study.context import StudyContext
 from tuner.study.ledger import History
+from tuner.study.noise import noise_of, reference_measurements
+from tuner.study.picks import Pick, named_picks
 from tuner.study.recommendation import (
     Candidate,
-    PairedRound,
     Recommendation,
     Reference,
+    Setting,
     recommend,
 )
 from tuner.study.recommendation_document import recommendation_to_dict
+from tuner.study.report import applied_flags
 from tuner.study.scoring import paired_difference
+from tuner.study.trial_score import score_value
 
 
 def conclude(context: StudyContext) -> Recommendation:
@@ -34,45 +51,100 @@ def verdict_of(context: StudyContext, history: History) -> Recommendation:
     """The verdict by what is stored; pure over the store, so it may be asked at any time."""
     reference = history.reference
     candidates = [_candidate(context, history, number) for number in finalists_of(context, history)]
-    return recommend(
-        None if reference is None else _reference(history, reference),
-        candidates,
+    setting = Setting(
         simulated=context.simulated,
+        look_level=single_look_level(context),
+        noise=noise_of(context.objective, history),
+        picks=_picks(context, history),
+    )
+    return recommend(
+        None if reference is None else _reference(context, history, reference),
+        candidates,
+        setting,
         why_infeasible=_why_infeasible(history),
     )
 
 
-def _reference(history: History, trial: TrialRecord) -> Reference:
+def _reference(context: StudyContext, history: History, trial: TrialRecord) -> Reference:
     measurement = history.reference_measurement
+    applied = _applied(context, trial.config, measurement)
     return Reference(
         trial.number,
         trial.config,
         is_baseline=trial.origin is TrialOrigin.BASELINE,
-        bottleneck=None if measurement is None else _bottleneck_sentence(trial, measurement),
+        remarks=() if measurement is None else _remarks(trial, measurement, applied),
+        applied=applied,
     )
 
 
-def _bottleneck_sentence(trial: TrialRecord, measurement: Measurement) -> str | None:
-    found = bottleneck(measurement)
-    if found.bound is Bound.UNKNOWN:
-        return None
+def _applied(
+    context: StudyContext, config: EngineConfig, measurement: Measurement | None
+) -> EngineConfig:
+    """The flags with the engine's defaults: as it reported them, else as they are known to be."""
+    reported = {} if measurement is None else applied_flags(measurement)
+    known = {
+        name: value for name, value in reported.items() if isinstance(value, bool | int | float)
+    }
+    if context.target.gpu is None:
+        # The defaults of these two depend on the GPU; unknown, they are not guessed.
+        filled = context.target.effective(config)
+        guessed = [n for n in ("max-num-seqs", "max-num-batched-tokens") if config.get(n) is None]
+        return filled.without(*guessed).with_flags(known)
+    return context.target.effective(config).with_flags(known)
+
+
+def _remarks(
+    trial: TrialRecord, measurement: Measurement, applied: EngineConfig
+) -> tuple[str, ...]:
+    """What bound the reference when saturated, and what its GPU did at the study's rate."""
+    engine = replace(
+        measurement.engine,
+        max_num_seqs=measurement.engine.max_num_seqs or applied.max_num_seqs,
+        max_num_batched_tokens=measurement.engine.max_num_batched_tokens
+        or applied.max_num_batched_tokens,
+    )
     name = "The baseline" if trial.origin is TrialOrigin.BASELINE else f"Trial {trial.number}"
-    return f"{name}, saturated, was bound by {found.summary}."
+    found = bottleneck(replace(measurement, engine=engine))
+    told = []
+    if found.bound is not Bound.UNKNOWN:
+        told.append(f"{name}, saturated, was bound by {found.summary}.")
+    remark = utilization_remark(measurement.latency)
+    return (*told, remark) if remark else tuple(told)
+
+
+def _picks(context: StudyContext, history: History) -> tuple[Pick, ...]:
+    """Named picks among the search's measurements."""
+    reference = reference_measurements(history)
+    if not reference:
+        return ()
+    measured = {
+        trial.number: own
+        for trial in history.trials
+        if trial.state is TrialState.COMPLETE
+        and (own := history.measured(trial.number, AttemptPurpose.SEARCH)) is not None
+    }
+    scores = {trial.number: score_value(trial.score) for trial in history.trials}
+    percentile = context.spec.objective.latency_percentile
+    return named_picks(measured, pooled(reference), scores, percentile)
 
 
 def _candidate(context: StudyContext, history: History, number: int) -> Candidate:
+    expected = iter(spreads(context, history, number))
     rounds = []
     for index in range(highest_round(history) + 1):
         pair = round_pair(history, number, index)
         score = None if pair is None else paired_difference(context.objective, *pair)
         if pair is not None and score is not None:
-            rounds.append(PairedRound(index, score, *pair))
+            rounds.append(PairedRound(index, score, *pair, spread=next(expected)))
+    config = history.trial(number).config
+    measurement = history.measured(number, AttemptPurpose.SEARCH)
     return Candidate(
         trial_number=number,
-        config=history.trial(number).config,
+        config=config,
         rounds=tuple(rounds),
         failure=_failure(history, number),
         weaknesses=_weaknesses(history, number),
+        applied=_applied(context, config, measurement),
     )
 
 

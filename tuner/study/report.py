@@ -21,6 +21,7 @@ def study_report(history: History, launch_command: str | None) -> JsonObject:
         "study": study_summary(history.study),
         "simulated": is_simulated(history.study),
         "calibration": _copy(history.study.calibration),
+        "noise": _noise(history.study),
         "baseline": baseline,
         "trials": trials,
         "recommendation": _copy(history.study.recommendation),
@@ -49,6 +50,12 @@ def is_simulated(study: StudyRecord) -> bool:
     """Whether the study runs on the embedded engine."""
     engine = study.document.get("engine")
     return isinstance(engine, Mapping) and engine.get("kind") == "simulated"
+
+
+def _noise(study: StudyRecord) -> object:
+    """The study's noise as told when the search ended; null before."""
+    told = [notice["noise"] for notice in study.notices if "noise" in notice]
+    return told[-1] if told else None
 
 
 def _trial(trial: TrialRecord, history: History) -> JsonObject:

@@ -8,6 +8,7 @@ from tuner.study.baseline import measure_baseline
 from tuner.study.confirmation_phase import confirm
 from tuner.study.context import StudyContext
 from tuner.study.ledger import failure_document
+from tuner.study.noise_phase import settle_noise
 from tuner.study.recommendation_phase import conclude
 from tuner.study.reconcile import reconcile
 from tuner.study.search_phase import Search
@@ -41,6 +42,7 @@ def _phases(context: StudyContext) -> None:
         phase = _enter(context, StudyPhase.SEARCH)
     if phase is StudyPhase.SEARCH:
         Search(context).run()
+        settle_noise(context)
         phase = _enter(context, StudyPhase.CONFIRMATION)
     if phase is StudyPhase.CONFIRMATION:
         confirm(context)

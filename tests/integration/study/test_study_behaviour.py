@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tuner.study.attempts import MOST_ATTEMPTS
 from tuner.study.confirmation import held_out_seed
 from tuner.study.executor import AttemptRequest, AttemptResult
 from tuner.study.ledger import History
+from tuner.study.trial_score import score_value
 from tuner.worker.composition import list_studies, load_history, recommended_command, run_study
 
 pytestmark = pytest.mark.usefixtures("sqlite_url")
@@ -97,12 +99,80 @@ def test_only_the_first_start_calibrates(tmp_path: Path) -> None:
     assert None not in loads[1:]
 
 
-def test_the_baseline_is_measured_again_halfway(tmp_path: Path) -> None:
-    history = Trial(tmp_path, measured, trials=4).run()
-    order = [(a.trial_number, a.purpose) for a in history.attempts][:6]
+def test_the_baseline_is_measured_again_after_each_third(tmp_path: Path) -> None:
+    history = Trial(tmp_path, measured, trials=6).run()
+    order = [(a.trial_number, a.purpose) for a in history.attempts]
     again = (0, AttemptPurpose.BASELINE_REPEAT)
-    assert order.index(again) == 3
-    assert order.count(again) == 1
+    assert [i for i, what in enumerate(order) if what == again] == [3, 6]
+    seeds = {a.workload_seed for a in history.attempts if a.purpose is again[1]}
+    assert seeds == {0}
+    told = [n["noise"] for n in history.study.notices if n["kind"] == "noise"]
+    assert told == [history_of(tmp_path).study.recommendation["noise"]]  # type: ignore[index]
+    assert told[0]["starts"] == 3  # type: ignore[index]
+
+
+class Drifting:
+    """Fresh starts of the baseline at ever other speeds."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+
+    def __call__(self, request: AttemptRequest) -> AttemptResult:
+        if not is_baseline(request) or confirming(request):
+            return measured(request)
+        self.starts += 1
+        return measured(request, tokens_per_s=200.0 * (1 + self.starts))
+
+
+def test_starts_that_disagree_are_followed_by_one_more(tmp_path: Path) -> None:
+    history = Trial(tmp_path, Drifting(), trials=3).run()
+    repeats = [a for a in history.attempts if a.purpose is AttemptPurpose.BASELINE_REPEAT]
+    assert [a.round for a in repeats] == [0, 1, 2]
+
+
+def test_trials_are_ranked_against_all_measurements_of_the_baseline(tmp_path: Path) -> None:
+    history = Trial(tmp_path, Drifting(), trials=3).run()
+    # 400, 600, 800 and 1000 tokens/s: their geometric mean is 662.
+    assert score_value(history.trials[0].score) == pytest.approx(0)
+    best = max(history.trials, key=lambda t: t.config.max_num_seqs or 0)
+    rate = 100.0 * (best.config.max_num_seqs or 0)
+    expected = math.log(rate / (400 * 600 * 800 * 1000) ** 0.25) / 3
+    assert score_value(best.score) == pytest.approx(expected)
+    told = {t.number: t for t in optuna_trials(tmp_path, history)}
+    first = math.log(rate / 400) / 3
+    assert told[best.optuna_number or 0].values == [pytest.approx(first)]
+
+
+def test_a_search_that_ends_early_still_repeats_the_baseline(tmp_path: Path) -> None:
+    space = {
+        "max_num_seqs": {"low": 16, "high": 16},
+        "max_num_batched_tokens": {"low": 2048, "high": 2048},
+        "enable_chunked_prefill": {"choices": [True]},
+        "gpu_memory_utilization": {"low": 0.9, "high": 0.9},
+    }
+    history = Trial(tmp_path, measured, trials=30, search_space=space).run()
+    repeats = [a for a in history.attempts if a.purpose is AttemptPurpose.BASELINE_REPEAT]
+    assert len(repeats) == 2
+
+
+def test_the_recommendation_says_what_changed_and_who_else_might_be_wanted(
+    tmp_path: Path,
+) -> None:
+    study = Trial(tmp_path, measured, baseline={"flags": {}}, trials=3,
+                  search_space={"max_num_seqs": {"low": 300, "high": 900}})  # fmt: skip
+    history = study.run()
+    verdict = study.verdict
+    assert verdict["verdict"] == "better"
+    seqs = next(c for c in verdict["changes"] if c["flag"] == "max-num-seqs")
+    assert (seqs["before"], seqs["before_is_default"]) == (256, True)
+    assert "max-num-seqs 256 (default) → " in verdict["reason"]
+    # Chunked prefill is on by default: writing that out is no change.
+    chunked = [c["after"] for c in verdict["changes"] if c["flag"] == "enable-chunked-prefill"]
+    assert chunked in ([], [False])
+    assert "The baseline, saturated, was bound by" in verdict["reason"]
+    picks = {p["name"]: p["trial_number"] for p in verdict["picks"]}
+    best = max(history.trials, key=lambda t: t.config.max_num_seqs or 0)
+    assert picks["highest throughput"] == best.number
 
 
 def test_an_infeasible_baseline_hands_its_place_to_the_first_that_runs(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def trial(number: int, **changes: Any) -> dict[str, Any]:
         "state": "complete",
         "flags": {"max-num-seqs": 128, "enable-chunked-prefill": True},
         "applied": None,
-        "score": {"value": 0.1},
+        "score": {"value": 0.1, "low": 0.05, "high": 0.2},
         "measurement": {},
         "infeasibility": None,
         "failure": None,
@@ -63,6 +63,18 @@ def report(**changes: Any) -> dict[str, Any]:
                     "before": 10.0,
                     "after": 8.0,
                     "change_percent": -20.0,
+                    "change_low_percent": -31.5,
+                    "change_high_percent": -7.25,
+                }
+            ],
+            "picks": [
+                {
+                    "name": "lowest TTFT",
+                    "trial_number": 7,
+                    "ttft_ms": 123.4,
+                    "tpot_ms": 56.78,
+                    "output_tokens_per_s": 9876.5,
+                    "score": -0.2,
                 }
             ],
         },
@@ -97,8 +109,33 @@ def test_the_load_says_what_it_can_tell_apart() -> None:
 
 def test_measured_values_and_score_are_shown() -> None:
     text = drawn(report())
-    for shown in ("812 ms", "61.2 ms", "1,234", "0.02", "93%", "77%", "+10.5 %", "recommended"):
+    for shown in (
+        "812 ms",
+        "61.2 ms",
+        "1,234",
+        "0.02",
+        "93%",
+        "77%",
+        "+10.5 % (+5 to +22)",
+        "recommended",
+    ):
         assert shown in text, shown
+
+
+def test_a_score_without_interval_is_shown_alone() -> None:
+    text = drawn(report(trials=[trial(1, score={"value": 0.1, "low": None, "high": None})]))
+    assert "+10.5 %" in text
+    assert "+10.5 % (" not in text
+
+
+def test_confirmed_changes_carry_their_interval() -> None:
+    assert "-31.5 to -7.2 %" in drawn(report())
+
+
+def test_named_picks_are_listed_with_what_was_measured() -> None:
+    line = next(row for row in drawn(report()).splitlines() if row.startswith("lowest TTFT"))
+    for shown in ("7", "123 ms", "56.8 ms", "9,876", "-18.1 %"):
+        assert shown in line, shown
 
 
 def test_what_was_not_measured_is_a_dash_and_not_zero() -> None:

@@ -117,7 +117,7 @@ def test_extra_rounds_need_minutes_left() -> None:
 
 def test_forecast_of_starts_and_their_length() -> None:
     assert confirmation_starts(spec()) == 9
-    assert planned_starts(spec(trials=8)) == 2 + 8 + 9
+    assert planned_starts(spec(trials=8)) == 3 + 8 + 9
     workload = WorkloadSpec(warmup_s=5, latency_window_s=60, capacity_window_s=30)
     load_s = 100
     assert attempt_forecast_s(workload) > NOMINAL_STARTUP_S + load_s

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,7 @@ from tuner.study.confirmation import (
     held_out_seed,
     next_arm,
 )
+from tuner.study.intervals import look_level
 
 
 def results(*scores: float) -> list[SearchResult]:
@@ -70,8 +72,10 @@ class Confirmation:
         *,
         finalists: tuple[int, ...] = (4, 7),
         fails: frozenset[ArmRound] = frozenset(),
+        spread: float | None = 0.02,
     ) -> None:
         self.difference = difference
+        self.spread = spread
         self.finalists = finalists
         self.fails = fails
         self.order: list[ArmRound] = []
@@ -87,11 +91,17 @@ class Confirmation:
             for f in self.finalists
         }
         return ConfirmationState(
-            0, self.finalists, frozenset(self.order), differences, frozenset(self.out)
+            0,
+            self.finalists,
+            frozenset(self.order),
+            differences,
+            frozenset(self.out),
+            {f: (self.spread,) * len(found) for f, found in differences.items()},
         )
 
     def run(self, rounds: int = 3, max_rounds: int = 6) -> list[ArmRound]:
-        while (arm := next_arm(self.state(), rounds, max_rounds)) is not None:
+        level = look_level(rounds, max_rounds)
+        while (arm := next_arm(self.state(), rounds, max_rounds, level)) is not None:
             self.order.append(arm)
             if arm in self.fails:
                 self.out.add(arm.trial_number)
@@ -112,6 +122,39 @@ def test_rounds_are_interleaved_and_rotated() -> None:
 def test_an_undecided_interval_asks_for_more_rounds_up_to_the_limit() -> None:
     order = Confirmation(lambda f, r: 0.3 if r % 2 else -0.25).run(max_rounds=5)
     assert max(a.round for a in order) == 4
+
+
+def test_runs_that_are_noisy_by_themselves_ask_for_more_than_rounds_that_happen_to_agree() -> None:
+    def agreeing(f: int, r: int) -> float:
+        return 0.1
+
+    assert len(Confirmation(agreeing, spread=0.02).run()) == 9
+    assert len(Confirmation(agreeing, spread=0.3).run()) == 18
+
+
+def test_a_finalist_not_worth_having_is_dropped_while_the_other_is_undecided() -> None:
+    order = Confirmation(lambda f, r: -0.4 if f == 7 else (0.3 if r % 2 else -0.25)).run()
+    assert max(a.round for a in order if a.trial_number == 7) == 2
+    assert max(a.round for a in order if a.trial_number == 4) == 5
+
+
+def test_one_certain_gain_is_enough() -> None:
+    order = Confirmation(lambda f, r: 0.2 if f == 4 else (0.3 if r % 2 else -0.25)).run()
+    assert len(order) == 9
+
+
+def test_no_round_is_begun_once_nothing_is_worth_having() -> None:
+    assert len(Confirmation(lambda f, r: -0.3).run()) == 9
+
+
+def test_what_was_decided_at_one_look_is_not_looked_at_again_with_later_spreads() -> None:
+    confirmation = Confirmation(lambda f, r: 0.2)
+    done = confirmation.run()
+    late = confirmation.state()
+    spreads = {f: (0.02, 0.02, 0.02, 5.0, 5.0) for f in late.finalists}
+    again = dataclasses.replace(late, spreads=spreads)
+    assert next_arm(again, 3, 6, look_level(3, 6)) is None
+    assert len(done) == 9
 
 
 def test_a_failed_finalist_takes_no_further_part() -> None:

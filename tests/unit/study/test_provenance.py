@@ -15,13 +15,14 @@ from tests.support.study_records import (
 )
 from tuner.domain.study_spec import StudySpec
 from tuner.export.provenance import Provenance
+from tuner.study.changes import PairedRound
 from tuner.study.ledger import History
 from tuner.study.provenance import provenance_of
 from tuner.study.recommendation import (
     Candidate,
-    PairedRound,
     Recommendation,
     Reference,
+    Setting,
     recommend,
 )
 from tuner.study.target import target_of
@@ -46,7 +47,7 @@ REFERENCE = Reference(0, TRIALS[0].config, is_baseline=True)
 def verdict(*scores: float, weaknesses: tuple[str, ...] = ()) -> Recommendation:
     rounds = tuple(PairedRound(i, s, measurement(), measurement()) for i, s in enumerate(scores))
     candidate = Candidate(1, TRIALS[1].config, rounds, None, weaknesses)
-    return recommend(REFERENCE, [candidate], simulated=True)
+    return recommend(REFERENCE, [candidate], Setting(simulated=True))
 
 
 def provenance(recommendation: Recommendation) -> Provenance:
@@ -97,4 +98,4 @@ def test_the_end_of_the_study_is_its_date() -> None:
 
 def test_nothing_recommended_has_no_provenance() -> None:
     with pytest.raises(ValueError, match="nothing is recommended"):
-        provenance(recommend(None, [], simulated=True))
+        provenance(recommend(None, [], Setting(simulated=True)))
