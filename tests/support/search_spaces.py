@@ -8,7 +8,7 @@ from tuner.domain.study_spec import (
     SearchSpaceSpec,
     UtilizationRange,
 )
-from tuner.search.memory_forecast import UtilizationCeiling
+from tuner.search.memory_forecast import UtilizationTable
 from tuner.search.space import SearchSpace
 from tuner.search.space_limits import Limits
 
@@ -22,8 +22,9 @@ def space(
     choices: list[bool] | None = None,
     utilization: tuple[float, float] = (0.5, 0.97),
     max_model_len: int | None = 8192,
-    ceiling: UtilizationCeiling | None = None,
+    ceiling: UtilizationTable | None = None,
     ignored: bool = False,
+    floor: UtilizationTable | None = None,
 ) -> SearchSpace:
     spec = SearchSpaceSpec(
         max_num_seqs=IntegerRange(low=sequences[0], high=sequences[1]),
@@ -33,14 +34,24 @@ def space(
         ),
         gpu_memory_utilization=UtilizationRange(low=utilization[0], high=utilization[1]),
     )
-    return SearchSpace.from_spec(spec, max_model_len, Limits(ceiling, ignored))
+    return SearchSpace.from_spec(spec, max_model_len, Limits(ceiling, ignored, floor))
 
 
-def sloped_ceiling() -> UtilizationCeiling:
+def sloped_ceiling() -> UtilizationTable:
     """From 0.96 at the smallest limits down to 0.82 at the largest."""
-    return UtilizationCeiling(
+    return UtilizationTable(
         log2_sequences=(3.0, 10.0),
         log2_tokens=(8.0, 15.0),
         utilization=((0.97, 0.87), (0.93, 0.83)),
         margin=0.01,
+    )
+
+
+def steep_floor() -> UtilizationTable:
+    """From 0.7 at the smallest limits up to 1.1 at the largest, over the same nodes."""
+    return UtilizationTable(
+        log2_sequences=(3.0, 10.0),
+        log2_tokens=(8.0, 15.0),
+        utilization=((0.7, 1.0), (0.85, 1.1)),
+        margin=0.0,
     )

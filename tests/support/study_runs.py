@@ -28,7 +28,11 @@ NAME = "crash"
 
 
 def document(trials: int = 4, **changes: Any) -> dict[str, Any]:
-    """A small study with something to gain: the baseline runs few sequences."""
+    """A small study with something to gain: the baseline runs few sequences.
+
+    Without the engine model, which would have to be compiled in every process of a test, and for
+    as many trials as it says.
+    """
     return {
         "name": NAME,
         "model": {"id": "Qwen/Qwen2.5-7B-Instruct", "max_model_len": 4096},
@@ -49,6 +53,8 @@ def document(trials: int = 4, **changes: Any) -> dict[str, Any]:
             "capacity_window_s": 10,
         },
         "budget": {"trials": trials},
+        "first_points": {"engine_model": False},
+        "stopping": {"enabled": False},
         "confirmation": {"finalists": 1, "rounds": 2, "max_rounds": 2},
         **changes,
     }

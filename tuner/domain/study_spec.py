@@ -75,6 +75,8 @@ class VllmEngineSpec(Strict):
     """`vllm`: a real engine on this host's GPUs."""
     launcher: ProcessLauncherSpec = ProcessLauncherSpec()
     """How it is started and stopped. Not over HTTP."""
+    gpu: str | None = None
+    """The GPU's name, so that memory and speed can be forecast; without it nothing is."""
     flags: Flags = Field(default_factory=dict)
     """Fixed flags of the engine, vLLM's long names without dashes."""
     env: Environment = Field(default_factory=dict)
@@ -288,6 +290,8 @@ class BudgetSpec(Strict):
     """Minutes of engine time on GPUs; no limit when absent."""
     deadline: Annotated[AwareDatetime, BeforeValidator(_from_iso_text)] | None = None
     """Date and time with time zone after which no trial starts."""
+    early_abort: bool = True
+    """Cut load tests short that cannot come near the best configuration any more; weighted mode."""
 
 
 class SamplerSpec(Strict):
@@ -297,6 +301,32 @@ class SamplerSpec(Strict):
     """Optuna's sampler."""
     seed: Seed = 0
     """Makes the proposals repeatable."""
+
+
+class FirstPointsSpec(Strict):
+    """What is tried before the sampler has anything to go by; each can be switched off."""
+
+    preset: bool = True
+    """The practitioners' recommendation for this kind of load."""
+    engine_model: bool = True
+    """The best of a few hundred configurations by the model of the engine, where the language
+    model's geometry and the GPU are known. Dropped when measurements contradict it."""
+    space_filling: bool = True
+    """One configuration far from all others."""
+
+
+class StoppingSpec(Strict):
+    """Ends the search before its budget is spent when no further gain is to be expected."""
+
+    enabled: bool = True
+    """Whether the search may end before its budget; never in Pareto mode."""
+    min_trials: Annotated[int, Field(ge=3, le=1000)] = 12
+    """Scored trials before which it does not; three fifths of `budget.trials` where those are
+    fewer."""
+    patience: Annotated[int, Field(ge=2, le=1000)] = 6
+    """Trials in a row without a gain after which it does."""
+    min_gain_percent: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 1.0
+    """Gain in the score that is worth a trial; at least the noise seen on the baseline."""
 
 
 class ConfirmationSpec(Strict):
@@ -351,6 +381,10 @@ class StudySpec(Strict):
     """When the search ends."""
     sampler: SamplerSpec = SamplerSpec()
     """Who proposes configurations."""
+    first_points: FirstPointsSpec = FirstPointsSpec()
+    """What is tried before the sampler has anything to go by."""
+    stopping: StoppingSpec = StoppingSpec()
+    """When the search ends before its budget is spent."""
     confirmation: ConfirmationSpec = ConfirmationSpec()
     """The last measurements."""
     deadlines: DeadlinesSpec = DeadlinesSpec()

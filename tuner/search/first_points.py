@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from types import MappingProxyType
 
 from tuner.domain.defaults import GPU_MEMORY_UTILIZATION
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import TrialOrigin
+from tuner.search.model_picks import Pick
 from tuner.search.sampler import derived_seed
 from tuner.search.space import Coordinates, OutsideSpace, SearchSpace
 from tuner.search.space_filling import distance, sobol_points
@@ -59,6 +61,14 @@ PRESET_OF_WORKLOAD = MappingProxyType(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which kinds of first points there shall be."""
+
+    preset: bool = True
+    space_filling: bool = True
+
+
 def first_points(
     space: SearchSpace,
     *,
@@ -66,26 +76,56 @@ def first_points(
     seed: int,
     known: Sequence[EngineConfig] = (),
     throughput_only: bool = False,
+    wanted: Wanted = Wanted(),
+    model_picks: Sequence[Pick] = (),
 ) -> tuple[FirstPoint, ...]:
-    """The workload's preset, moved into the space, and one space-filling point far from the rest.
+    """The workload's preset, moved into the space, one space-filling point, the model's picks.
 
     A trace or free lengths take the preset for mixed load; an objective that weighs nothing but
     throughput takes the batch preset. `known` are effective configurations that are measured anyway
-    (the baseline): a point equal to one of them is left out.
+    (the baseline): a point equal to one of them is left out. The model's best pick comes first and
+    its last one at the end, where measurements may already have spoken against the model.
     """
     taken = [c for k in known if not isinstance(c := space.to_coordinates(k), OutsideSpace)]
-    measured = [space.to_config(coordinates) for coordinates in taken]
-    points: list[FirstPoint] = []
-    preset = BATCH if throughput_only else PRESET_OF_WORKLOAD.get(workload_preset or "", MIXED)
-    at_preset = preset.coordinates(space)
-    if space.to_config(at_preset) not in measured:
-        points.append(FirstPoint(at_preset, TrialOrigin.PRESET, f"preset {preset.name}"))
+    taken += [pick.coordinates for pick in model_picks]
+    others: list[FirstPoint] = []
+    if wanted.preset:
+        preset = preset_of(workload_preset, throughput_only=throughput_only)
+        at_preset = preset.coordinates(space)
+        others.append(FirstPoint(at_preset, TrialOrigin.PRESET, f"preset {preset.name}"))
         taken.append(at_preset)
-        measured.append(space.to_config(at_preset))
-    far = _farthest(space, taken, seed)
-    if space.to_config(far) not in measured:
-        points.append(FirstPoint(far, TrialOrigin.SPACE_FILLING, "far from the points before it"))
-    return tuple(points)
+    if wanted.space_filling:
+        far = _farthest(space, taken, seed)
+        others.append(FirstPoint(far, TrialOrigin.SPACE_FILLING, "far from the points before it"))
+    picks = [
+        FirstPoint(pick.coordinates, TrialOrigin.ENGINE_MODEL, "a favourite of the engine model")
+        for pick in model_picks
+    ]
+    return _without_twins(space, _alternating(picks, others), known)
+
+
+def preset_of(workload_preset: str | None, *, throughput_only: bool) -> Preset:
+    """The practitioners' recommendation for a study."""
+    return BATCH if throughput_only else PRESET_OF_WORKLOAD.get(workload_preset or "", MIXED)
+
+
+def _alternating(picks: Sequence[FirstPoint], others: Sequence[FirstPoint]) -> Iterator[FirstPoint]:
+    for pair in zip_longest(picks, others):
+        yield from (point for point in pair if point is not None)
+
+
+def _without_twins(
+    space: SearchSpace, points: Iterable[FirstPoint], known: Sequence[EngineConfig]
+) -> tuple[FirstPoint, ...]:
+    inside = (space.to_coordinates(config) for config in known)
+    seen = [space.to_config(found) for found in inside if not isinstance(found, OutsideSpace)]
+    kept: list[FirstPoint] = []
+    for point in points:
+        flags = space.to_config(point.coordinates)
+        if flags not in seen:
+            seen.append(flags)
+            kept.append(point)
+    return tuple(kept)
 
 
 def _farthest(space: SearchSpace, taken: Sequence[Coordinates], seed: int) -> Coordinates:

@@ -26,12 +26,18 @@ class MemoryForecast:
     min_utilization: float | None = None
 
 
+MARGIN = 0.01
+"""Left between a bound of the memory model and what is tried."""
+
+POINTS = 13
+"""Nodes per axis: what a table says between two of them is off by less than `MARGIN`."""
+
 MemoryForecaster = Callable[[EngineConfig], MemoryForecast]
 
 
 @dataclass(frozen=True, slots=True)
-class UtilizationCeiling:
-    """The max-safe utilisation less a margin over sequences and tokens, frozen as a table.
+class UtilizationTable:
+    """A bound of the utilisation less a margin over sequences and tokens, frozen as a table.
 
     Bilinear in log2 of both; beyond the table its edge holds. A table instead of the model, because
     the map between coordinates and flags must not change while a study runs.
@@ -44,30 +50,61 @@ class UtilizationCeiling:
     margin: float
 
     @classmethod
-    def tabulate(
+    def ceiling(
         cls,
         forecaster: MemoryForecaster,
         base: EngineConfig,
         *,
         sequences: tuple[int, int],
         tokens: tuple[int, int],
-        margin: float = 0.01,
-        points: int = 9,
-    ) -> UtilizationCeiling | None:
-        """The forecaster's ceiling over both (inclusive) ranges; None when it cannot tell."""
-        rows_at = _spread(*sequences, points)
-        columns_at = _spread(*tokens, points)
+        margin: float = MARGIN,
+    ) -> UtilizationTable | None:
+        """The largest safe utilisation over both (inclusive) ranges; None when it is not known."""
+
+        def bound(config: EngineConfig) -> float | None:
+            return forecaster(config).max_safe_utilization
+
+        return cls._tabulate(bound, base, sequences, tokens, margin)
+
+    @classmethod
+    def floor(
+        cls,
+        forecaster: MemoryForecaster,
+        base: EngineConfig,
+        *,
+        sequences: tuple[int, int],
+        tokens: tuple[int, int],
+        margin: float = MARGIN,
+    ) -> UtilizationTable | None:
+        """The smallest that starts, plus `margin`, over both ranges; None when it is not known."""
+
+        def bound(config: EngineConfig) -> float | None:
+            return forecaster(config).min_utilization
+
+        return cls._tabulate(bound, base, sequences, tokens, -margin)
+
+    @classmethod
+    def _tabulate(
+        cls,
+        bound: Callable[[EngineConfig], float | None],
+        base: EngineConfig,
+        sequences: tuple[int, int],
+        tokens: tuple[int, int],
+        margin: float,
+    ) -> UtilizationTable | None:
+        rows_at = _spread(*sequences, POINTS)
+        columns_at = _spread(*tokens, POINTS)
         table: list[tuple[float, ...]] = []
         for row in rows_at:
-            forecasts = [_max_safe(forecaster, base, row, column) for column in columns_at]
-            known = tuple(value for value in forecasts if value is not None)
-            if len(known) < len(forecasts):
+            bounds = [bound(_chunked_config(base, row, column)) for column in columns_at]
+            known = tuple(value for value in bounds if value is not None)
+            if len(known) < len(bounds):
                 return None
             table.append(known)
         return cls(rows_at, columns_at, tuple(table), margin)
 
     def at(self, sequences: int, tokens: int) -> float:
-        """The utilisation not to exceed with these limits; may lie below any usable range."""
+        """The bound with these limits; may lie outside any usable range."""
         row, row_share = _locate(self.log2_sequences, math.log2(sequences))
         column, column_share = _locate(self.log2_tokens, math.log2(tokens))
         upper = _between(self.utilization[row], column, column_share)
@@ -78,7 +115,7 @@ class UtilizationCeiling:
 
     @property
     def highest(self) -> float:
-        """The most that is safe anywhere in the table."""
+        """The largest bound anywhere in the table."""
         return max(max(row) for row in self.utilization) - self.margin
 
     def to_dict(self) -> dict[str, object]:
@@ -90,12 +127,12 @@ class UtilizationCeiling:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, object]) -> UtilizationCeiling:
+    def from_dict(cls, document: Mapping[str, object]) -> UtilizationTable:
         """The inverse of `to_dict`; ValueError for a document of another shape."""
         rows = document.get("utilization")
         margin = document.get("margin")
         if not isinstance(rows, list) or not isinstance(margin, int | float):
-            raise ValueError("not a utilisation ceiling")
+            raise ValueError("not a table of utilisations")
         return cls(
             _numbers(document.get("log2_sequences")),
             _numbers(document.get("log2_tokens")),
@@ -104,16 +141,14 @@ class UtilizationCeiling:
         )
 
 
-def _max_safe(
-    forecaster: MemoryForecaster, base: EngineConfig, log2_sequences: float, log2_tokens: float
-) -> float | None:
+def _chunked_config(base: EngineConfig, log2_sequences: float, log2_tokens: float) -> EngineConfig:
     sequences = round(2**log2_sequences)
     flags = {
         "max-num-seqs": sequences,
         "max-num-batched-tokens": max(round(2**log2_tokens), sequences),
         "enable-chunked-prefill": True,
     }
-    return forecaster(base.with_flags(flags)).max_safe_utilization
+    return base.with_flags(flags)
 
 
 def _spread(low: int, high: int, points: int) -> tuple[float, ...]:

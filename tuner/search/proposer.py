@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 DUPLICATES_IN_A_ROW = 3
 FALLBACK_CANDIDATES = 256
+
+MOST_ASKED_AGAIN = 8
+"""For one proposal. A sampler that draws at random has then left what is rejected; one that
+computes its optimum needs to be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,15 @@ class Proposer:
     def space(self) -> SearchSpace:
         return self._space
 
-    def ask(self) -> Proposal | None:
+    def ask(self, rejects: Callable[[Proposal], bool] | None = None) -> Proposal | None:
         """The next proposal; None when no configuration can be found that is not known already.
 
+        A sampler's proposal that is known already is asked anew, and any that `rejects`: telling
+        it would teach nothing. A sampler that insists gets its way, so that it is told.
         After three duplicates in a row the sampler has converged onto rounding: the next proposal
         is a quasi-random point that was never measured.
         """
+        asked_again = 0
         while True:
             trials = self._ledger.trials()
             converged = trailing_duplicates(trials) >= DUPLICATES_IN_A_ROW
@@ -86,8 +93,11 @@ class Proposer:
                 return None
             proposal = self._ask_once(trials)
             if not _is_running(proposal.duplicate_of, trials):
-                return proposal
-            # Its twin has no result to repeat yet. It counts as a duplicate, so this loop ends.
+                if asked_again >= MOST_ASKED_AGAIN or not _useless(proposal, rejects):
+                    return proposal
+                asked_again += 1
+            # A twin under way has no result to repeat yet. It counts as a duplicate, so this loop
+            # ends.
             self._ledger.fail(proposal.number)
 
     def enqueue(self, point: Coordinates | EngineConfig, origin: TrialOrigin) -> bool:
@@ -227,6 +237,12 @@ class Proposer:
         flags = config.as_dict()
         names = self._space.flag_names
         return self._base.with_flags({name: flags[name] for name in names if name in flags})
+
+
+def _useless(proposal: Proposal, rejects: Callable[[Proposal], bool] | None) -> bool:
+    """Whether telling it would teach the sampler nothing; what was enqueued is told once more."""
+    known = proposal.origin is TrialOrigin.SAMPLER and proposal.duplicate_of is not None
+    return known or (rejects is not None and rejects(proposal))
 
 
 def _is_running(number: int | None, trials: Sequence[FrozenTrial]) -> bool:

@@ -8,9 +8,10 @@ from typing import TypeVar
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.study_spec import SearchSpaceSpec
 from tuner.errors import Fault, InvalidStudyError
-from tuner.search.memory_forecast import UtilizationCeiling
-from tuner.search.rounding import round_count, round_utilization
+from tuner.search.memory_forecast import UtilizationTable
+from tuner.search.rounding import round_count
 from tuner.search.space_limits import Limits, narrow, space_faults
+from tuner.search.utilization_window import HEADROOM_POWER, HEADROOM_SPAN, UtilizationWindow
 
 Coordinates = dict[str, float | bool]
 """What a sampler sees: a value per dimension."""
@@ -19,7 +20,6 @@ SEQUENCES = "log2_max_num_seqs"
 TOKENS = "token_budget"
 CHUNKED = "enable_chunked_prefill"
 HEADROOM = "memory_headroom"
-_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class SearchSpace:
 
     Coordinates: log2 of the sequences; the token budget's position u in [0, 1] on the log scale
     from its smallest legal value (range, sequences, and max_model_len without chunked prefill) to
-    its largest; chunked prefill; and the memory headroom h in [0, 1] below the largest usable
-    utilisation: `upper - h * (upper - low)`. So no point of the space breaks a rule between
+    the largest that fits in memory; chunked prefill; and the memory headroom in [0, 1] below the
+    largest usable utilisation (`UtilizationWindow`). So no point of the space breaks a rule between
     parameters. A range of one value is a fixed flag and no dimension.
     """
 
@@ -62,8 +62,12 @@ class SearchSpace:
     """Empty when the engine ignores the flag: then it is left out of the configuration."""
     utilization: tuple[float, float]
     max_model_len: int | None
-    ceiling: UtilizationCeiling | None = None
+    ceiling: UtilizationTable | None = None
     notices: tuple[str, ...] = ()
+    floor: UtilizationTable | None = None
+    headroom_span: float | None = None
+    """None: down to the range's lowest, as where no memory model is known."""
+    headroom_power: float = 1.0
 
     @classmethod
     def from_spec(
@@ -73,15 +77,21 @@ class SearchSpace:
         limits = limits or Limits()
         if faults := space_faults(spec, max_model_len, limits):
             raise InvalidStudyError(faults)
-        narrowed = narrow(spec, max_model_len, limits)
+        low, high = spec.gpu_memory_utilization.low, spec.gpu_memory_utilization.high
+        window = UtilizationWindow(low, high, limits.ceiling, limits.floor)
+        narrowed = narrow(spec, max_model_len, limits, window)
+        known = limits.ceiling is not None
         return cls(
             sequences=narrowed.sequences,
             tokens=narrowed.tokens,
             chunked=narrowed.chunked,
-            utilization=(spec.gpu_memory_utilization.low, spec.gpu_memory_utilization.high),
+            utilization=(low, high),
             max_model_len=max_model_len,
             ceiling=limits.ceiling,
             notices=narrowed.notices,
+            floor=limits.floor,
+            headroom_span=HEADROOM_SPAN if known else None,
+            headroom_power=HEADROOM_POWER if known else 1.0,
         )
 
     @staticmethod
@@ -119,16 +129,21 @@ class SearchSpace:
             return floor
         return max(floor, self.max_model_len)
 
-    def utilization_range(self, sequences: int, tokens: int) -> tuple[float, float]:
-        """Lowest and highest utilisation with these limits.
+    def token_ceiling(self, sequences: int, chunked: bool) -> int:
+        """The largest token budget with these settings that the memory model expects to fit."""
+        floor = self.token_floor(sequences, chunked)
+        return self.window.most_tokens(sequences, (floor, self.tokens[1]))
 
-        Where even the lowest is more than the memory model calls safe, it is the only one left:
-        the document's range is not left, and the static feasibility check rejects the point.
-        """
+    @property
+    def window(self) -> UtilizationWindow:
         low, high = self.utilization
-        if self.ceiling is None:
-            return low, high
-        return low, max(low, min(high, self.ceiling.at(sequences, tokens)))
+        return UtilizationWindow(
+            low, high, self.ceiling, self.floor, self.headroom_span, self.headroom_power
+        )
+
+    def utilization_range(self, sequences: int, tokens: int) -> tuple[float, float]:
+        """Lowest and highest utilisation that are tried with these limits."""
+        return self.window.bounds(sequences, tokens)
 
     def to_config(self, coordinates: Mapping[str, float | bool]) -> dict[str, FlagValue]:
         """The flags at these coordinates by their long names; KeyError for a missing dimension."""
@@ -157,15 +172,16 @@ class SearchSpace:
             return OutsideSpace(self._unset(config))
         reasons = [
             *self._count_reasons(sequences, tokens, chunked),
-            *self._utilization_reasons(utilization, sequences, tokens),
         ]
+        if memory := self.window.outside(utilization, sequences, tokens):
+            reasons.append(memory)
         if reasons:
             return OutsideSpace(tuple(reasons))
         every = {
             SEQUENCES: _clip(math.log2(sequences), *map(math.log2, self.sequences)),
             TOKENS: self._budget_position(sequences, tokens, chunked),
             CHUNKED: chunked,
-            HEADROOM: self._headroom(utilization, sequences, tokens),
+            HEADROOM: self.window.headroom(utilization, sequences, tokens),
         }
         return {dimension.name: every[dimension.name] for dimension in self.dimensions}
 
@@ -178,9 +194,9 @@ class SearchSpace:
         sequences = round(_clip(wanted, *self.sequences))
         wish = config.enable_chunked_prefill
         chunked = self._first_choice if wish is None or wish not in self.chunked else wish
-        floor = self.token_floor(sequences, chunked)
-        wanted = config.max_num_batched_tokens or _middle((floor, self.tokens[1]))
-        tokens = round(_clip(wanted, floor, self.tokens[1]))
+        floor, most = self._token_range(sequences, chunked)
+        wanted = config.max_num_batched_tokens or _middle((floor, most))
+        tokens = round(_clip(wanted, floor, most))
         low, high = self.utilization_range(sequences, tokens)
         utilization = _clip(config.gpu_memory_utilization or high, low, high)
         found = self.to_coordinates(
@@ -197,6 +213,15 @@ class SearchSpace:
             raise AssertionError(f"a clipped point lies inside: {found.reasons}")
         return found
 
+    def coordinates_of(self, stored: Mapping[str, object]) -> Coordinates:
+        """Coordinates as they come back from JSON; KeyError or ValueError where one is amiss."""
+        return {
+            d.name: bool(stored[d.name])
+            if isinstance(d, ChoiceDimension)
+            else _number(stored[d.name], float)
+            for d in self.dimensions
+        }
+
     def to_dict(self) -> dict[str, object]:
         """JSON-able; `from_dict` gives back an equal space."""
         return {
@@ -207,11 +232,18 @@ class SearchSpace:
             "max_model_len": self.max_model_len,
             "ceiling": None if self.ceiling is None else self.ceiling.to_dict(),
             "notices": list(self.notices),
+            "floor": None if self.floor is None else self.floor.to_dict(),
+            "headroom_span": self.headroom_span,
+            "headroom_power": self.headroom_power,
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> SearchSpace:
-        """The inverse of `to_dict`; ValueError for a document of another shape."""
+        """The inverse of `to_dict`; ValueError for a document of another shape.
+
+        Documents from before the last three keys have the maps of their time.
+        """
+        span = document.get("headroom_span")
         try:
             return cls(
                 sequences=_pair(document["sequences"], int),
@@ -219,15 +251,22 @@ class SearchSpace:
                 chunked=tuple(bool(choice) for choice in _list(document["chunked"])),
                 utilization=_pair(document["utilization"], float),
                 max_model_len=_optional_int(document["max_model_len"]),
-                ceiling=_ceiling(document["ceiling"]),
+                ceiling=_table(document["ceiling"]),
                 notices=tuple(str(notice) for notice in _list(document["notices"])),
+                floor=_table(document.get("floor")),
+                headroom_span=None if span is None else _number(span, float),
+                headroom_power=_number(document.get("headroom_power", 1.0), float),
             )
         except KeyError as error:
             raise ValueError(f"not a search space: {error} is missing") from error
 
     @property
     def _tokens_vary(self) -> bool:
-        return self.token_floor(self.sequences[0], self._first_choice) < self.tokens[1]
+        floor, most = self._token_range(self.sequences[0], self._first_choice)
+        return floor < most
+
+    def _token_range(self, sequences: int, chunked: bool) -> tuple[int, int]:
+        return self.token_floor(sequences, chunked), self.token_ceiling(sequences, chunked)
 
     @property
     def _first_choice(self) -> bool:
@@ -246,7 +285,7 @@ class SearchSpace:
     def _tokens_at(
         self, coordinates: Mapping[str, float | bool], sequences: int, chunked: bool
     ) -> int:
-        floor, high = self.token_floor(sequences, chunked), self.tokens[1]
+        floor, high = self._token_range(sequences, chunked)
         if not self._tokens_vary or floor == high:
             return high
         position = math.log2(floor) + coordinates[TOKENS] * math.log2(high / floor)
@@ -258,18 +297,13 @@ class SearchSpace:
         low, high = self.utilization
         if low == high:
             return low
-        _, upper = self.utilization_range(sequences, tokens)
-        return round_utilization(upper - coordinates[HEADROOM] * (upper - low), low, upper)
+        return self.window.at(coordinates[HEADROOM], sequences, tokens)
 
     def _budget_position(self, sequences: int, tokens: int, chunked: bool) -> float:
-        floor, high = self.token_floor(sequences, chunked), self.tokens[1]
+        floor, high = self._token_range(sequences, chunked)
         if floor == high:
             return 0.0
         return _clip(math.log2(tokens / floor) / math.log2(high / floor), 0.0, 1.0)
-
-    def _headroom(self, utilization: float, sequences: int, tokens: int) -> float:
-        low, upper = self.utilization_range(sequences, tokens)
-        return 0.0 if upper == low else _clip((upper - utilization) / (upper - low), 0.0, 1.0)
 
     def _unset(self, config: EngineConfig) -> tuple[str, ...]:
         return tuple(
@@ -283,18 +317,10 @@ class SearchSpace:
             reasons.append(f"max-num-seqs {sequences} is not within {low} to {high}")
         if self.chunked and chunked not in self.chunked:
             reasons.append(f"chunked prefill is searched only {'on' if not chunked else 'off'}")
-        floor = self.token_floor(sequences, chunked)
-        if not floor <= tokens <= self.tokens[1]:
-            reasons.append(
-                f"max-num-batched-tokens {tokens} is not within {floor} to {self.tokens[1]}"
-            )
+        floor, most = self._token_range(sequences, chunked)
+        if not floor <= tokens <= most:
+            reasons.append(f"max-num-batched-tokens {tokens} is not within {floor} to {most}")
         return reasons
-
-    def _utilization_reasons(self, utilization: float, sequences: int, tokens: int) -> list[str]:
-        low, upper = self.utilization_range(sequences, tokens)
-        if low - _TOLERANCE <= utilization <= upper + _TOLERANCE:
-            return []
-        return [f"gpu-memory-utilization {utilization:g} is not within {low:g} to {upper:.3f}"]
 
 
 def _clip(value: float, low: float, high: float) -> float:
@@ -331,9 +357,9 @@ def _optional_int(value: object) -> int | None:
     return None if value is None else _number(value, int)
 
 
-def _ceiling(value: object) -> UtilizationCeiling | None:
+def _table(value: object) -> UtilizationTable | None:
     if value is None:
         return None
     if not isinstance(value, dict):
         raise ValueError(f"an object is expected, not {value!r}")
-    return UtilizationCeiling.from_dict(value)
+    return UtilizationTable.from_dict(value)

@@ -51,3 +51,15 @@ def distance(
         else:
             total += float(a != b)
     return math.sqrt(total)
+
+
+def to_unit(space: SearchSpace, coordinates: Mapping[str, float | bool]) -> list[float]:
+    """A point of the unit cube, one entry per dimension; choices are spread evenly over [0, 1]."""
+    unit: list[float] = []
+    for dimension in space.dimensions:
+        value = coordinates[dimension.name]
+        if isinstance(dimension, FloatDimension):
+            unit.append((value - dimension.low) / (dimension.high - dimension.low))
+        else:
+            unit.append(dimension.choices.index(bool(value)) / (len(dimension.choices) - 1))
+    return unit

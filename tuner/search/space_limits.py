@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from tuner.domain.study_spec import SearchSpaceSpec
 from tuner.errors import Fault
-from tuner.search.memory_forecast import UtilizationCeiling
+from tuner.search.memory_forecast import UtilizationTable
+from tuner.search.utilization_window import UtilizationWindow
 
 _PATH = "search_space"
 
@@ -13,9 +14,10 @@ _PATH = "search_space"
 class Limits:
     """What is known about the engine beyond the study document."""
 
-    ceiling: UtilizationCeiling | None = None
+    ceiling: UtilizationTable | None = None
     chunked_prefill_ignored: bool = False
     """The engine's version chunks always (or never listens): both choices are the same server."""
+    floor: UtilizationTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def space_faults(
     return tuple(faults)
 
 
-def narrow(spec: SearchSpaceSpec, max_model_len: int | None, limits: Limits) -> Narrowed:
+def narrow(
+    spec: SearchSpaceSpec, max_model_len: int | None, limits: Limits, window: UtilizationWindow
+) -> Narrowed:
     """The ranges without what can never run; call it only when there are no faults."""
     notices: list[str] = []
     tokens = (spec.max_num_batched_tokens.low, spec.max_num_batched_tokens.high)
@@ -78,7 +82,20 @@ def narrow(spec: SearchSpaceSpec, max_model_len: int | None, limits: Limits) -> 
             f"max_num_seqs is searched up to {sequences[1]} instead of {spec.max_num_seqs.high}: "
             "vLLM needs at least as many batched tokens as sequences"
         )
+    fitting = window.most_sequences(sequences, tokens[0])
+    if fitting < sequences[1]:
+        notices.append(
+            f"max_num_seqs is searched up to {fitting} instead of {sequences[1]}: the memory model "
+            "expects more to leave no room for the KV cache"
+        )
+        sequences = (sequences[0], fitting)
     chunked = _chunked(spec, max_model_len, limits, notices)
+    if len(chunked) > 1 and not _whole_prompts_fit(sequences[0], tokens, max_model_len, window):
+        notices.append(
+            "chunked prefill stays on: the memory model expects no room for a step of "
+            f"max_model_len ({max_model_len}) tokens, which the engine needs without it"
+        )
+        chunked = (True,)
     low = spec.gpu_memory_utilization.low
     if limits.ceiling is not None and limits.ceiling.highest < low:
         notices.append(
@@ -86,6 +103,12 @@ def narrow(spec: SearchSpaceSpec, max_model_len: int | None, limits: Limits) -> 
             f"more (at most {limits.ceiling.highest:.3f})"
         )
     return Narrowed(sequences, tokens, chunked, tuple(notices))
+
+
+def _whole_prompts_fit(
+    sequences: int, tokens: tuple[int, int], max_model_len: int | None, window: UtilizationWindow
+) -> bool:
+    return window.fits(sequences, max(tokens[0], sequences, max_model_len or 0))
 
 
 def _chunked(

@@ -10,9 +10,9 @@ from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
 from tuner.loadgen.workload import build_workload
 from tuner.search.feasibility import PredictedInfeasible, check
-from tuner.search.first_points import first_points
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
 from tuner.study.engine_launch import engine_argv, time_scale
+from tuner.study.first_points import points_of
 from tuner.study.space import search_space
 from tuner.study.target import Target, baseline_config, target_of
 
@@ -55,7 +55,7 @@ class StudyPlan:
 
     starts: tuple[PlannedStart, ...]
     restarts: int
-    """Engine starts when nothing is repeated: baseline twice, trials, confirmation."""
+    """Engine starts when nothing is repeated: the baseline thrice, trials, confirmation."""
     confirmation_restarts: int
     attempt_s: float
     duration_s: float
@@ -76,12 +76,7 @@ def plan_study(spec: StudySpec, base_dir: Path) -> StudyPlan:
     target = target_of(spec, base_dir)
     space = search_space(spec, target)
     baseline = baseline_config(spec, target)
-    points = first_points(
-        space,
-        workload_preset=spec.workload.preset,
-        seed=spec.sampler.seed,
-        known=(target.effective(baseline),),
-    )
+    points = points_of(spec, target, space)
     firsts = [(p.origin, target.with_searched(space.to_config(p.coordinates))) for p in points]
     workload = build_workload(
         spec.workload,

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from tuner.domain.states import TrialState
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import TrialOrigin, TrialState
 from tuner.errors import StudyFailedError
 from tuner.search.feasibility import PredictedInfeasible, check
-from tuner.search.first_points import first_points
 from tuner.search.proposer import Proposal
 from tuner.store.records import TrialRecord
 from tuner.store.trials import NewTrial
 from tuner.study.attempts import run_trial
 from tuner.study.baseline import repeat_is_due, repeat_reference
-from tuner.study.budget import search_end
+from tuner.study.budget import Spent, search_end
 from tuner.study.checkpoints import AFTER_ASK, AFTER_TELL, AFTER_TRIAL_ROW, BEFORE_ASK
 from tuner.study.context import StudyContext
+from tuner.study.first_points import (
+    drop_prior,
+    enqueue_first_points,
+    is_discarded,
+    prior_of,
+)
 from tuner.study.ledger import History
-from tuner.study.target import baseline_config
+from tuner.study.prior import EnginePrior
+from tuner.study.prior_trust import agreement, was_dropped
+from tuner.study.stopping import early_end
 from tuner.study.telling import tell_trial
 
 MOST_REJECTIONS_IN_A_ROW = 20
@@ -31,15 +39,18 @@ class Search:
     def __init__(self, context: StudyContext) -> None:
         self._context = context
         self._failures = 0
+        self._prior: EnginePrior | None = None
 
     def run(self) -> None:
-        """Search until the budget ends or nothing new can be proposed.
+        """Search until budget or expected gain end, or nothing new can be proposed.
 
         Raises CancelledError or StudyFailedError.
         """
-        self._enqueue_first_points()
+        context = self._context
+        history = context.ledger.history()
+        self._prior = prior_of(context, history)
+        enqueue_first_points(context, history, self._prior)
         while True:
-            context = self._context
             context.cancellation.raise_if_requested()
             history = context.ledger.history()
             account = context.spent(history)
@@ -51,46 +62,33 @@ class Search:
             if live is not None:
                 self._finish(live)
                 continue
-            attempt_s = context.attempt_s(account)
-            minutes = context.engine_minutes(attempt_s)
-            why = search_end(context.spec, account, context.clock.now(), attempt_s, minutes)
+            why = self._end(history, account)
             if why is None and self._step(history):
                 continue
             context.ledger.notice("search_ended", why or "nothing new can be proposed")
             return
 
-    def _enqueue_first_points(self) -> None:
+    def _end(self, history: History, account: Spent) -> str | None:
         context = self._context
-        known = context.target.effective(baseline_config(context.spec, context.target))
-        tried = {t.config_digest for t in context.ledger.history().trials}
-        points = first_points(
-            context.proposer.space,
-            workload_preset=context.spec.workload.preset,
-            seed=context.spec.sampler.seed,
-            known=(known,),
-        )
-        for point in points:
-            config = context.target.with_searched(
-                context.proposer.space.to_config(point.coordinates)
-            )
-            if config.digest not in tried:
-                context.proposer.enqueue(point.coordinates, point.origin)
+        attempt_s = context.attempt_s(account)
+        minutes = context.engine_minutes(attempt_s)
+        spent = search_end(context.spec, account, context.clock.now(), attempt_s, minutes)
+        return spent or early_end(context, history)
 
     def _step(self, history: History) -> bool:
         """One proposal, settled; False when there is none."""
         context = self._context
+        history = self._judge_prior(history)
         context.checkpoint(BEFORE_ASK)
-        proposal = context.proposer.ask()
+        proposal = context.proposer.ask(lambda found: self._is_useless(found, history))
         if proposal is None:
             return False
         context.checkpoint(AFTER_ASK)
-        trial = NewTrial(
-            proposal.origin, proposal.config, dict(proposal.coordinates), proposal.number
-        )
+        trial = self._new_trial(proposal)
         if proposal.duplicate_of is not None:
             self._tell_twin(history, proposal, trial, proposal.duplicate_of)
             return True
-        predicted = self._predicted(proposal)
+        predicted = self._predicted(proposal.config)
         if predicted is not None and _rejections_in_a_row(history) < MOST_REJECTIONS_IN_A_ROW:
             tell_trial(context, context.ledger.reject(trial, _prediction(predicted)))
             return True
@@ -98,6 +96,35 @@ class Search:
         context.checkpoint(AFTER_TRIAL_ROW)
         self._finish(stored)
         return True
+
+    def _new_trial(self, proposal: Proposal) -> NewTrial:
+        expected = None if self._prior is None else self._prior.predict(proposal.config)
+        return NewTrial(
+            proposal.origin,
+            proposal.config,
+            dict(proposal.coordinates),
+            proposal.number,
+            None if expected is None else expected.to_dict(),
+        )
+
+    def _judge_prior(self, history: History) -> History:
+        """Stop following the engine model once measurements contradict it."""
+        if self._prior is None or was_dropped(history):
+            return history
+        found = agreement(history, self._prior.reference_score)
+        if found is None or not found.misleads:
+            return history
+        drop_prior(self._context, found)
+        return self._context.ledger.history()
+
+    def _is_useless(self, proposal: Proposal, history: History) -> bool:
+        """Whether a proposal is not worth a row: its author was dropped, or a launch would fail."""
+        if is_discarded(proposal.origin, history):
+            return True
+        if proposal.origin is not TrialOrigin.SAMPLER or _rejections_in_a_row(history) > 1:
+            # A sampler that knows nothing else has to be told.
+            return False
+        return self._predicted(proposal.config) is not None
 
     def _tell_twin(
         self, history: History, proposal: Proposal, trial: NewTrial, optuna_number: int
@@ -107,10 +134,10 @@ class Search:
         self._context.ledger.skip(f"the same configuration as {name}", trial)
         self._context.proposer.tell_duplicate(proposal.number, optuna_number)
 
-    def _predicted(self, proposal: Proposal) -> PredictedInfeasible | None:
+    def _predicted(self, config: EngineConfig) -> PredictedInfeasible | None:
         context = self._context
         verdict = check(
-            context.target.effective(proposal.config),
+            context.target.effective(config),
             max_model_len=context.target.max_model_len,
             forecaster=context.forecaster,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.domain.study_spec import StudySpec
-from tuner.search.memory_forecast import UtilizationCeiling
+from tuner.search.memory_forecast import UtilizationTable
 from tuner.search.space import SearchSpace
 from tuner.search.space_limits import Limits
 from tuner.study.ledger import StudyLedger
@@ -14,15 +14,19 @@ def search_space(spec: StudySpec, target: Target) -> SearchSpace:
     """The cleaned space of a document on its target; InvalidStudyError when it is empty."""
     ranges = spec.search_space
     forecaster = target.forecaster()
-    ceiling = None
+    limits = Limits()
     if forecaster is not None:
-        ceiling = UtilizationCeiling.tabulate(
-            forecaster,
-            target.fixed,
-            sequences=(ranges.max_num_seqs.low, ranges.max_num_seqs.high),
-            tokens=(ranges.max_num_batched_tokens.low, ranges.max_num_batched_tokens.high),
+        sequences = (ranges.max_num_seqs.low, ranges.max_num_seqs.high)
+        tokens = (ranges.max_num_batched_tokens.low, ranges.max_num_batched_tokens.high)
+        limits = Limits(
+            ceiling=UtilizationTable.ceiling(
+                forecaster, target.fixed, sequences=sequences, tokens=tokens
+            ),
+            floor=UtilizationTable.floor(
+                forecaster, target.fixed, sequences=sequences, tokens=tokens
+            ),
         )
-    return SearchSpace.from_spec(ranges, target.max_model_len, Limits(ceiling=ceiling))
+    return SearchSpace.from_spec(ranges, target.max_model_len, limits)
 
 
 def frozen_space(spec: StudySpec, target: Target, ledger: StudyLedger) -> SearchSpace:

@@ -12,13 +12,12 @@ from tuner.domain.study_spec import ModelSpec, SimulatedEngineSpec, StudySpec
 from tuner.errors import Fault, InvalidInputError, InvalidStudyError
 from tuner.search.memory_forecast import MemoryForecast, MemoryForecaster
 from tuner.simulator.gpus import Gpu, gpu_preset
-from tuner.simulator.memory import MemoryAccount, max_safe_utilization, memory_account
+from tuner.simulator.memory import MemoryAccount, memory_account
 from tuner.simulator.models import ModelGeometry, model_from_path, model_preset
+from tuner.simulator.utilization_bounds import utilization_bounds
 
 SMALLEST_VOCABULARY = 32_000
 """Token ids below this exist in nearly every model's vocabulary; used where it is not known."""
-
-_HALVINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,35 +69,22 @@ class Target:
         @lru_cache(maxsize=4096)
         def forecast(config: EngineConfig) -> MemoryForecast:
             full = self.effective(config)
-            count, length = self.gpu_count, self.max_model_len
-            safe = _safe_nearby(gpu, count, geometry, full, length)
-            failure = memory_account(gpu, count, geometry, full, length).failure
-            if failure is None:
-                return MemoryForecast(safe)
-            return MemoryForecast(safe, failure.failure_class, failure.severity, failure.message)
+            machine = (gpu, self.gpu_count, geometry, full, self.max_model_len)
+            bounds = utilization_bounds(*machine)
+            failure = memory_account(*machine).failure
+            return MemoryForecast(
+                bounds.highest,
+                None if failure is None else failure.failure_class,
+                None if failure is None else failure.severity,
+                "" if failure is None else failure.message,
+                bounds.lowest,
+            )
 
         return forecast
 
 
-def _safe_nearby(
-    gpu: Gpu, count: int, geometry: ModelGeometry, full: EngineConfig, length: int
-) -> float | None:
-    """The largest safe utilisation here, or where nothing is safe, at a smaller token budget.
-
-    The search freezes these into a table it interpolates: a hole in it would throw all away, and
-    the static check rejects the points around the hole whatever their utilisation.
-    """
-    for _ in range(_HALVINGS):
-        safe = max_safe_utilization(gpu, count, geometry, full, length)
-        if safe is not None:
-            return safe
-        smaller = max((full.max_num_batched_tokens or 1) // 2, full.max_num_seqs or 1)
-        full = full.with_flags({"max-num-batched-tokens": smaller})
-    return None
-
-
 def target_of(spec: StudySpec, base_dir: Path) -> Target:
-    """The target of a study document; InvalidStudyError where the embedded engine knows too little.
+    """The target of a study document; InvalidStudyError where it is not known well enough.
 
     `base_dir` is what a relative `model.path` is relative to.
     """
@@ -111,7 +97,7 @@ def target_of(spec: StudySpec, base_dir: Path) -> Target:
         max_model_len=_max_model_len(spec, geometry),
         vocabulary_size=geometry.vocab if geometry else SMALLEST_VOCABULARY,
         geometry=geometry,
-        gpu=gpu_preset(spec.engine.gpu) if isinstance(spec.engine, SimulatedEngineSpec) else None,
+        gpu=_gpu(spec.engine.gpu),
         gpu_count=_gpu_count(spec),
     )
 
@@ -123,6 +109,16 @@ def _fixed(spec: StudySpec) -> EngineConfig:
     if spec.model.revision is not None:
         flags.setdefault("revision", spec.model.revision)
     return EngineConfig.of(flags)
+
+
+def _gpu(name: str | None) -> Gpu | None:
+    """None where the document of a real engine names none."""
+    if name is None:
+        return None
+    try:
+        return gpu_preset(name)
+    except InvalidInputError as error:
+        raise InvalidStudyError((Fault("engine.gpu", error.message, error.hint),)) from error
 
 
 def _gpu_count(spec: StudySpec) -> int:

@@ -20,6 +20,7 @@ from tuner.study.attempts import MOST_ATTEMPTS
 from tuner.study.confirmation import held_out_seed
 from tuner.study.executor import AttemptRequest, AttemptResult
 from tuner.study.ledger import History
+from tuner.study.search_phase import MOST_REJECTIONS_IN_A_ROW
 from tuner.study.trial_score import score_value
 from tuner.worker.composition import list_studies, load_history, recommended_command, run_study
 
@@ -324,22 +325,30 @@ def test_a_finalist_that_suffers_in_the_burst_is_fragile(tmp_path: Path) -> None
     assert "the engine died" in study.verdict["reason"]
 
 
-def test_predicted_failures_cost_neither_a_launch_nor_the_budget(tmp_path: Path) -> None:
-    # Weights and activations leave no cache at the low end of this range, by the nominal model.
+def test_predicted_failures_are_asked_anew_and_never_launched(tmp_path: Path) -> None:
+    # Steps of whole prompts fit beside few sequences only, by the nominal model.
     space = {
-        "max_num_seqs": {"low": 8, "high": 64},
-        "max_num_batched_tokens": {"low": 8192, "high": 32768},
-        "gpu_memory_utilization": {"low": 0.6, "high": 0.95},
+        "max_num_seqs": {"low": 8, "high": 1024},
+        "max_num_batched_tokens": {"low": 512, "high": 4096},
+        "gpu_memory_utilization": {"low": 0.72, "high": 0.72},
     }
-    study = Trial(tmp_path, measured, trials=3, search_space=space)
+    study = Trial(tmp_path, measured, trials=14, search_space=space, sampler={"type": "random"})
+    history = study.run()
+    assert all(t.infeasibility is None for t in history.trials)
+    assert len(history.trials) == 1 + 14
+    assert any(t.state.name == "FAIL" for t in optuna_trials(tmp_path, history))
+
+
+def test_where_all_is_predicted_to_fail_the_prediction_is_put_to_the_test(tmp_path: Path) -> None:
+    space = {"gpu_memory_utilization": {"low": 0.3, "high": 0.4}}
+    study = Trial(tmp_path, measured, trials=1, search_space=space, sampler={"type": "random"})
     history = study.run()
     predicted = [t for t in history.trials if (t.infeasibility or {}).get("predicted") is True]
     launched = {r.command.config.digest for r in study.executor.requests}
-    assert predicted
+    assert len(predicted) == MOST_REJECTIONS_IN_A_ROW
     assert all(t.state is TrialState.INFEASIBLE for t in predicted)
     assert not launched & {t.config_digest for t in predicted}
-    complete = [t for t in history.trials if t.state is TrialState.COMPLETE]
-    assert len(complete) == 1 + 3
+    assert sum(t.state is TrialState.COMPLETE for t in history.trials) == 1 + 1
 
 
 def test_a_space_of_one_configuration_ends_the_search_early(tmp_path: Path) -> None:

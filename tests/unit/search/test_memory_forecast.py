@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.domain.engine_config import EngineConfig
-from tuner.search.memory_forecast import MemoryForecast, UtilizationCeiling
+from tuner.search.memory_forecast import MemoryForecast, UtilizationTable
 
 BASE = EngineConfig.of({"max-model-len": 8192})
 sequences = st.integers(8, 1024)
@@ -27,8 +27,8 @@ def forecaster(config: EngineConfig) -> MemoryForecast:
     return MemoryForecast(max_safe(config.max_num_seqs, config.max_num_batched_tokens))
 
 
-def table(margin: float = 0.0) -> UtilizationCeiling:
-    ceiling = UtilizationCeiling.tabulate(
+def table(margin: float = 0.0) -> UtilizationTable:
+    ceiling = UtilizationTable.ceiling(
         forecaster, BASE, sequences=(8, 1024), tokens=(256, 32768), margin=margin
     )
     assert ceiling is not None
@@ -69,7 +69,7 @@ def test_the_highest_ceiling_is_at_the_smallest_limits() -> None:
 
 
 def test_a_degenerate_range_is_a_table_of_one_row() -> None:
-    ceiling = UtilizationCeiling.tabulate(
+    ceiling = UtilizationTable.ceiling(
         forecaster, BASE, sequences=(64, 64), tokens=(2048, 2048), margin=0.0
     )
     assert ceiling is not None
@@ -82,13 +82,27 @@ def test_a_model_that_cannot_tell_gives_no_ceiling() -> None:
         known = (config.max_num_seqs or 0) < 500
         return MemoryForecast(0.9 if known else None)
 
-    assert (
-        UtilizationCeiling.tabulate(unsure, BASE, sequences=(8, 1024), tokens=(256, 1024)) is None
+    assert UtilizationTable.ceiling(unsure, BASE, sequences=(8, 1024), tokens=(256, 1024)) is None
+
+
+def test_a_floor_lies_above_its_model_by_the_margin() -> None:
+    def starts(config: EngineConfig) -> MemoryForecast:
+        return MemoryForecast(0.95, min_utilization=(config.max_num_seqs or 0) / 2048)
+
+    floor = UtilizationTable.floor(
+        starts, BASE, sequences=(8, 1024), tokens=(256, 32768), margin=0.02
     )
+    assert floor is not None
+    assert floor.at(1024, 2048) == pytest.approx(0.52)
+    assert floor.at(8, 2048) == pytest.approx(8 / 2048 + 0.02)
+
+
+def test_a_model_that_does_not_tell_what_starts_gives_no_floor() -> None:
+    assert UtilizationTable.floor(forecaster, BASE, sequences=(8, 1024), tokens=(256, 1024)) is None
 
 
 def test_a_ceiling_survives_json() -> None:
-    assert UtilizationCeiling.from_dict(json.loads(json.dumps(CEILING.to_dict()))) == CEILING
+    assert UtilizationTable.from_dict(json.loads(json.dumps(CEILING.to_dict()))) == CEILING
 
 
 @pytest.mark.parametrize(
@@ -102,5 +116,5 @@ def test_a_ceiling_survives_json() -> None:
     ],
 )
 def test_a_foreign_document_is_refused(key: str, value: object) -> None:
-    with pytest.raises(ValueError, match=r"ceiling|number"):
-        UtilizationCeiling.from_dict({**CEILING.to_dict(), key: value})
+    with pytest.raises(ValueError, match=r"table|number"):
+        UtilizationTable.from_dict({**CEILING.to_dict(), key: value})

@@ -25,7 +25,7 @@ from tuner.domain.study_spec import SamplerSpec
 from tuner.errors import InvalidInputError
 from tuner.search.optuna_ledger import TOLD_AS
 from tuner.search.outcome import Completed, Infeasible, Outcome
-from tuner.search.proposer import Proposal, Proposer, distributions
+from tuner.search.proposer import MOST_ASKED_AGAIN, Proposal, Proposer, distributions
 from tuner.search.space import OutsideSpace, SearchSpace
 
 SPACE = space()
@@ -145,6 +145,48 @@ class TestAsking:
         assert asked(own).duplicate_of is None
 
 
+class TestAskingAnew:
+    @pytest.mark.parametrize("sampler", ["tpe", "random", "qmc"])
+    def test_what_is_rejected_is_asked_anew(self, sampler: SamplerName) -> None:
+        def too_many(config: EngineConfig) -> bool:
+            return (config.max_num_seqs or 0) > 200
+
+        own = study()
+        for _ in range(12):
+            proposal = proposer(own, sampler=sampler).ask(lambda found: too_many(found.config))
+            assert proposal is not None
+            assert not too_many(proposal.config)
+            score = -float(proposal.config.max_num_seqs or 0)
+            proposer(own, sampler=sampler).tell_complete(proposal.number, score)
+        states = [t.state for t in own.get_trials(deepcopy=False)]
+        assert states.count(TrialState.COMPLETE) == 12
+        assert states.count(TrialState.FAIL) > 0
+
+    def test_a_sampler_that_insists_gets_its_way(self) -> None:
+        own = study()
+        proposal = proposer(own).ask(lambda found: True)
+        assert proposal is not None
+        assert proposal.number == MOST_ASKED_AGAIN
+
+    def test_what_was_enqueued_can_be_discarded_by_its_origin(self) -> None:
+        own = proposer(study())
+        own.enqueue(BASELINE, TrialOrigin.ENGINE_MODEL)
+        own.enqueue(BASELINE.with_flags({"max-num-seqs": 64}), TrialOrigin.PRESET)
+        proposal = own.ask(lambda found: found.origin is TrialOrigin.ENGINE_MODEL)
+        assert proposal is not None
+        assert proposal.origin is TrialOrigin.PRESET
+        assert own.running() == [proposal.number]
+
+    def test_a_known_configuration_is_asked_anew(self) -> None:
+        few = space(sequences=(32, 40), tokens=(4096, 4096), choices=[True], utilization=(0.9, 0.9))
+        own = study()
+        for _ in range(9):
+            proposal = asked(proposer(own, few, "random"))
+            assert proposal.duplicate_of is None
+            proposer(own, few).tell_complete(proposal.number, 0.0)
+        assert proposer(own, few, "random").ask() is None
+
+
 class TestTelling:
     def test_a_score_is_told_with_every_constraint_satisfied(self) -> None:
         own = study()
@@ -244,17 +286,6 @@ class TestTelling:
 
 
 class TestDuplicates:
-    def test_a_measured_configuration_is_reported_with_its_trial(self) -> None:
-        own = study()
-        by = proposer(own, TINY, "random")
-        first = asked(by)
-        by.tell_complete(first.number, 0.5)
-        second = fresh(by, {first.config.digest})
-        by.tell_infeasible(second.number, 0.9, constraint=KV_CACHE_SUFFICES)
-        twins = [t for t in own.trials if "servetune:duplicate_of" in t.user_attrs]
-        for twin in twins:
-            assert (twin.value, twin.user_attrs[TOLD_AS]) == (0.5, "measured")
-
     def test_the_stored_result_is_repeated_whatever_it_was(self) -> None:
         own = study()
         by = proposer(own)
@@ -314,12 +345,7 @@ class TestDuplicates:
         one = space(sequences=(64, 64), tokens=(4096, 4096), choices=[True], utilization=(0.9, 0.9))
         by = proposer(study(), one)
         by.tell_complete(asked(by).number, 1.0)
-        rest = []
-        while (proposal := by.ask()) is not None:
-            assert proposal.duplicate_of == 0
-            by.tell_duplicate(proposal.number, 0)
-            rest.append(proposal)
-        assert len(rest) == 3
+        assert by.ask() is None
 
     def test_a_twin_of_a_running_trial_is_replaced(self) -> None:
         own = study()
@@ -452,9 +478,10 @@ class TestPareto:
                 by.tell_infeasible(proposal.number, 0.2, constraint=FITS_MEMORY)
             else:
                 by.tell_complete(proposal.number, _trade_off(proposal))
-        assert len(own.trials) == 19
-        assert all(len(t.values) == 3 for t in own.trials)
-        assert all(list(t.constraints) == list(CONSTRAINT_KEYS) for t in own.trials)
+        told = [t for t in own.trials if t.state is TrialState.COMPLETE]
+        assert len(told) == 19
+        assert all(len(t.values) == 3 for t in told)
+        assert all(list(t.constraints) == list(CONSTRAINT_KEYS) for t in told)
 
     def test_the_filler_lies_below_the_worst_of_each_objective(self) -> None:
         own = study(2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.search_spaces import LONG_MODEL, sloped_ceiling, space
+from tests.support.search_spaces import LONG_MODEL, sloped_ceiling, space, steep_floor
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.rules import violations
 from tuner.domain.study_spec import (
@@ -16,7 +16,7 @@ from tuner.domain.study_spec import (
     UtilizationRange,
 )
 from tuner.errors import InvalidStudyError
-from tuner.search.memory_forecast import UtilizationCeiling
+from tuner.search.memory_forecast import UtilizationTable
 from tuner.search.space import (
     ChoiceDimension,
     Coordinates,
@@ -56,6 +56,7 @@ def spaces(draw: st.DrawFn) -> SearchSpace:
     limits = Limits(
         ceiling=draw(st.sampled_from([None, sloped_ceiling()])),
         chunked_prefill_ignored=draw(st.booleans()),
+        floor=draw(st.sampled_from([None, steep_floor()])),
     )
     length = draw(st.none() | st.integers(1, tokens[1]))
     return SearchSpace.from_spec(spec, length, limits)
@@ -165,7 +166,7 @@ def test_a_ceiling_is_never_exceeded(point: tuple[float, ...]) -> None:
 
 
 def test_below_a_ceiling_under_the_range_only_the_lowest_utilization_is_left() -> None:
-    flat = UtilizationCeiling((0.0,), (0.0,), ((0.4,),), margin=0.01)
+    flat = UtilizationTable((0.0,), (0.0,), ((0.4,),), margin=0.01)
     low = space(ceiling=flat)
     assert low.utilization_range(64, 2048) == (0.5, 0.5)
     assert low.to_config(low.nearest(EngineConfig()))["gpu-memory-utilization"] == 0.5
@@ -321,6 +322,40 @@ def test_only_unchunked_is_no_fault_where_the_engine_ignores_the_flag() -> None:
 def test_a_foreign_document_is_refused(key: str, value: object) -> None:
     with pytest.raises(ValueError, match=r"expected|not of type"):
         SearchSpace.from_dict({**DEFAULT.to_dict(), key: value})
+
+
+def test_a_space_stored_before_there_were_floors_keeps_its_maps() -> None:
+    stored = CEILED.to_dict()
+    for key in ("floor", "headroom_span", "headroom_power"):
+        del stored[key]
+    before = SearchSpace.from_dict(stored)
+    middle = from_unit(before, (0.0, 0.0, 0.0, 0.5))
+    assert before.to_config(middle)["gpu-memory-utilization"] == 0.73, "0.96 - (0.96 - 0.5) / 2"
+    assert CEILED.to_config(middle)["gpu-memory-utilization"] == 0.94
+
+
+def test_what_never_fits_in_memory_is_taken_out_with_notices() -> None:
+    small = space(ceiling=sloped_ceiling(), floor=steep_floor())
+    assert small.sequences[1] < 1024
+    assert small.chunked == (True,)
+    sequences, chunked = small.notices
+    assert f"up to {small.sequences[1]} instead of 1024: the memory model" in sequences
+    assert "chunked prefill stays on: the memory model" in chunked
+
+
+@given(unit_points)
+def test_with_floor_and_ceiling_every_point_has_room_for_its_cache(
+    point: tuple[float, ...],
+) -> None:
+    small = space(ceiling=sloped_ceiling(), floor=steep_floor())
+    share = point[: len(small.dimensions)]
+    flags = EngineConfig.of(small.to_config(from_unit(small, share)))
+    assert flags.max_num_seqs is not None
+    assert flags.max_num_batched_tokens is not None
+    assert flags.gpu_memory_utilization is not None
+    limits = flags.max_num_seqs, flags.max_num_batched_tokens
+    assert flags.gpu_memory_utilization >= steep_floor().at(*limits) - 1e-9
+    assert flags.gpu_memory_utilization <= sloped_ceiling().at(*limits) + 1e-9
 
 
 def test_an_incomplete_document_is_refused() -> None:

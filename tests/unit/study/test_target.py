@@ -9,6 +9,8 @@ import pytest
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import InvalidStudyError
+from tuner.search.feasibility import PredictedInfeasible, check
+from tuner.search.space_filling import sobol_points
 from tuner.study.space import search_space
 from tuner.study.target import SMALLEST_VOCABULARY, baseline_config, target_of
 
@@ -74,6 +76,20 @@ def test_a_real_engine_needs_no_known_model_but_its_context() -> None:
     assert caught.value.faults[0].path == "model.max_model_len"
 
 
+def test_a_real_engine_on_a_named_gpu_is_forecast_like_an_embedded_one() -> None:
+    embedded = target_of(spec(), Path())
+    real = target_of(spec(engine={"kind": "vllm", "gpu": "l4"}), Path())
+    config = EngineConfig.of({"max-num-seqs": 64})
+    assert real.memory(config) == embedded.memory(config)
+    assert real.forecaster() is not None
+
+
+def test_a_gpu_that_is_not_known_is_a_fault_with_its_path() -> None:
+    with pytest.raises(InvalidStudyError) as caught:
+        target_of(spec(engine={"kind": "vllm", "gpu": "Z80"}), Path())
+    assert [fault.path for fault in caught.value.faults] == ["engine.gpu"]
+
+
 def test_a_model_path_is_relative_to_the_study_file(tmp_path: Path) -> None:
     config = {
         "hidden_size": 64,
@@ -101,9 +117,41 @@ def test_equal_servers_are_equal_once_defaults_are_filled_in() -> None:
     assert target.effective(EngineConfig()) == target.effective(explicit)
 
 
-def test_a_corner_where_nothing_is_safe_does_not_cost_the_whole_memory_map() -> None:
-    # On an L4, 32,768 tokens a step leave a 7B model no cache at all with many sequences.
-    study = spec()
+MACHINES = {
+    "L4": ("L4", "meta-llama/Llama-3.1-8B-Instruct", 8192),
+    "A10G": ("A10G", "Qwen/Qwen2.5-7B-Instruct", 8192),
+    "A100": ("A100-80", "meta-llama/Llama-2-7b-chat-hf", 4096),
+    "H100": ("H100", "Qwen/Qwen2.5-72B-Instruct-AWQ", 8192),
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_next_to_no_point_of_the_space_is_predicted_infeasible(machine: str) -> None:
+    gpu, model, length = MACHINES[machine]
+    study = spec(
+        model={"id": model, "max_model_len": length}, engine={"kind": "simulated", "gpu": gpu}
+    )
+    target = target_of(study, Path())
+    space = search_space(study, target)
+    points = [space.to_config(point) for point in sobol_points(space, seed=3, count=256)]
+    verdicts = [
+        check(
+            target.effective(target.with_searched(flags)),
+            max_model_len=length,
+            forecaster=target.forecaster(),
+        )
+        for flags in points
+    ]
+    assert sum(isinstance(verdict, PredictedInfeasible) for verdict in verdicts) <= 2
+    utilizations = [float(flags["gpu-memory-utilization"]) for flags in points]
+    assert min(utilizations) >= 0.8
+
+
+def test_a_memory_model_bounds_budgets_before_anything_is_asked() -> None:
+    # On an L4, 32,768 tokens a step leave an 8B model no cache at all.
+    study = spec(model={"id": "meta-llama/Llama-3.1-8B-Instruct", "max_model_len": 8192})
     space = search_space(study, target_of(study, Path()))
     assert space.ceiling is not None
     assert 0.85 < space.ceiling.at(1024, 8192) < 0.97
+    assert 8192 < space.token_ceiling(8, chunked=True) < 32768
+    assert space.token_ceiling(1024, chunked=True) < space.token_ceiling(8, chunked=True)
