@@ -27,6 +27,9 @@ def draw_report(report: Report, console: Console) -> None:
         console.print(f"notice: {note['message']}", style="yellow", markup=False)
     console.print()
     console.print(trial_table(report))
+    aborted = report.get("early_abort")
+    if aborted and aborted["trials"]:
+        console.print(_abort_line(aborted), markup=False)
     draw_recommendation(report, console)
 
 
@@ -43,6 +46,12 @@ def _load_line(calibration: Report) -> str:
     line = f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
     statement = calibration.get("statement")
     return line if statement is None else f"{line}\n{statement}"
+
+
+def _abort_line(aborted: Report) -> str:
+    noun = "load test was" if aborted["trials"] == 1 else "load tests were"
+    minutes = aborted["saved_engine_s"] / 60
+    return f"{aborted['trials']} hopeless {noun} cut short: {minutes:.1f} minutes of load saved"
 
 
 def trial_table(report: Report) -> Table:
@@ -121,7 +130,7 @@ def _style(trial: Report, report: Report) -> str:
     recommendation = report["recommendation"]
     if recommendation and recommendation["trial"] == trial["number"]:
         return "bold green"
-    if trial["state"] in ("infeasible", "failed", "cancelled"):
+    if trial["state"] in ("infeasible", "pruned", "failed", "cancelled"):
         return "dim"
     return ""
 

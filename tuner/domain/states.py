@@ -102,6 +102,8 @@ class AttemptOutcome(Enum):
     RUNNING = "running"
     MEASURED = "measured"
     INFEASIBLE = "infeasible"
+    PRUNED = "pruned"
+    """Its load test was cut short: it cannot come near the best one any more."""
     ENVIRONMENT = "environment"
     INVALID = "invalid"
     FATAL = "fatal"

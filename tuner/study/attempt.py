@@ -18,6 +18,7 @@ from tuner.engine.readiness import NotReady, Ready
 from tuner.errors import CancelledError, InfrastructureError, StartupError
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_LAUNCH, AFTER_MEASUREMENT, MID_LOAD, Checkpoint
+from tuner.study.early_abort import CutShortError
 from tuner.study.engine_launch import launch_request, time_scale, wall_seconds
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult, LoadStatus
 
@@ -51,7 +52,8 @@ class LoadStation(Protocol):
     """Puts load on a ready engine.
 
     Every method raises CancelledError, or LoadGeneratorError when there is no result; whether the
-    engine is to blame is for the caller to find out.
+    engine is to blame is for the caller to find out. `measure` raises CutShortError where the
+    request has a bar and the load is hopelessly below it.
     """
 
     def calibrate(
@@ -209,7 +211,11 @@ class _Attempt:
         if self._calibration is None:
             self._calibration = load.calibrate(request, engine, facts, hooks)
             self._listener.calibrated(self._calibration)
-        measurement = load.measure(request, engine, facts, self._calibration, hooks)
+        try:
+            measurement = load.measure(request, engine, facts, self._calibration, hooks)
+        except CutShortError as cut:
+            pruned = self._result(AttemptOutcome.PRUNED, cut.abort.reason)
+            return replace(pruned, abort=cut.abort)
         if engine.exit_status() is not None:
             return self._diagnosed(self._equipment.diagnose(engine))
         if not measurement.instrument.valid:

@@ -13,10 +13,14 @@ from tuner.errors import CancelledError, StartupError, StudyFailedError
 from tuner.store.attempts import NewAttempt
 from tuner.store.records import AttemptEnd, AttemptRecord, TrialRecord
 from tuner.store.trials import TrialEnd
+from tuner.study.abort_bar import bar_of
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_COMMIT
 from tuner.study.context import StudyContext
+from tuner.study.early_abort import Bar, pruned_score
 from tuner.study.executor import AttemptRequest, AttemptResult, LoadStatus
+from tuner.study.ledger import History
+from tuner.study.noise import noise_of
 from tuner.study.scoring import slo_of
 from tuner.study.trial_score import trial_score
 
@@ -30,7 +34,10 @@ WEAKNESS = "weakness: "
 """Begins the note of a measurement whose engine suffered in the worst-case burst."""
 
 _OURS = (AttemptOutcome.ENVIRONMENT, AttemptOutcome.INVALID)
-_CONCLUSIVE = (AttemptOutcome.MEASURED, AttemptOutcome.INFEASIBLE)
+_CONCLUSIVE = (AttemptOutcome.MEASURED, AttemptOutcome.INFEASIBLE, AttemptOutcome.PRUNED)
+
+EARLY_ABORT = "early_abort"
+"""Class of the note on an attempt whose load test was cut short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,20 @@ def _request(
         ),
         salt=attempt.id,
         burst=measuring.burst,
+        bar=_bar(context, trial, measuring, history),
     )
+
+
+def _bar(
+    context: StudyContext, trial: TrialRecord, measuring: Measuring, history: History
+) -> Bar | None:
+    """What a searched trial is held against; the baseline and confirmations are never cut short."""
+    searched = measuring.purpose is AttemptPurpose.SEARCH
+    if not searched or trial.number == 0 or not context.spec.budget.early_abort:
+        return None
+    noise = noise_of(context.objective, history)
+    sd = None if noise is None else noise.between_starts
+    return bar_of(context.spec.objective, history, sd)
 
 
 class _Recorder:
@@ -174,6 +194,8 @@ def _attempt_end(result: AttemptResult) -> AttemptEnd:
 
 def _explained(result: AttemptResult) -> Diagnosis | None:
     """The diagnosis; one of our own making where the attempt failed without an engine's."""
+    if result.outcome is AttemptOutcome.PRUNED:
+        return Diagnosis(EARLY_ABORT, Phase.SERVING, Consequence.NONE, result.reason)
     if result.diagnosis is not None or result.outcome in _CONCLUSIVE:
         return result.diagnosis
     if result.outcome is AttemptOutcome.CANCELLED:
@@ -198,6 +220,10 @@ def _trial_end(
             TrialState.INFEASIBLE,
             diagnosis=result.diagnosis,
             infeasibility=observed_infeasibility(result),
+        )
+    if result.outcome is AttemptOutcome.PRUNED and result.abort is not None:
+        return TrialEnd(
+            TrialState.PRUNED, score=pruned_score(result.abort), diagnosis=_explained(result)
         )
     if result.outcome in _OURS:
         before = context.ledger.history().attempts_of(trial.number, AttemptPurpose.SEARCH)

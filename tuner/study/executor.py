@@ -15,6 +15,7 @@ from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.domain.study_spec import DeadlinesSpec, EngineSpec, WorkloadSpec
 from tuner.engine.launcher import ProcessIdentity
 from tuner.study.calibration import LoadCalibration
+from tuner.study.early_abort import Abort, Bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class AttemptRequest:
     salt: int
     burst: bool = False
     """Whether a worst-case burst follows the measurement: does what starts also survive?"""
+    bar: Bar | None = None
+    """What the load test is cut short against when it is hopeless; None: it is run to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class AttemptResult:
     diagnosis: Diagnosis | None = None
     calibration: LoadCalibration | None = None
     weakness: str | None = None
+    abort: Abort | None = None
+    """Why the load test was cut short, for the outcome `pruned`."""
 
 
 @dataclass(frozen=True, slots=True)

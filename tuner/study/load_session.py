@@ -25,6 +25,7 @@ from tuner.loadgen.records import Records
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
 from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
 from tuner.loadgen.workload import Workload, build_workload
+from tuner.study.abort_watch import abort_watch, require_engine_in_time
 from tuner.study.attempt import LoadHooks
 from tuner.study.budget import DRAIN_S
 from tuner.study.calibration import (
@@ -50,6 +51,7 @@ from tuner.study.calibration_load import (
     staircase,
 )
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_size
+from tuner.study.early_abort import CutShortError
 from tuner.study.engine_launch import time_scale
 from tuner.study.executor import AttemptRequest, LoadStatus
 from tuner.study.seeds import derived_seed
@@ -116,13 +118,18 @@ class LoadSession:
         """Run a plan on the engine; the only place which takes time, so tests may replace it."""
         period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
         with MetricsScraper(f"{engine.base_url}/metrics", period_s, self._clock) as scraper:
-            result = run_load(
-                plan,
-                directory,
-                cancellation=hooks.cancellation,
-                on_progress=on_progress,
-                engine_alive=hooks.engine_alive,
-            )
+            try:
+                result = run_load(
+                    plan,
+                    directory,
+                    cancellation=hooks.cancellation,
+                    on_progress=on_progress,
+                    engine_alive=hooks.engine_alive,
+                )
+            except CutShortError as cut:
+                now_s = self._clock.monotonic()
+                require_engine_in_time(cut, scraper.series(), now_s, plan.time_scale)
+                raise
         return Loaded(result, scraper.series())
 
     def calibrate(
@@ -207,7 +214,8 @@ class LoadSession:
         """Latency at the study's rate, then capacity in saturation, on this one start."""
         workload = workload_of(request)
         segments = measurement_segments(request, workload, calibration)
-        loaded = self._run(request, engine, MEASUREMENT, segments, hooks)
+        watch = abort_watch(request, segments, self._limits)
+        loaded = self._run(request, engine, MEASUREMENT, segments, hooks, watch)
         return summarise(request, workload, facts, loaded.result, loaded.series, self._limits)
 
     def burst(

@@ -8,6 +8,7 @@ from objectives.measurement import Estimate, Measurement
 from objectives.serialise import measurement_to_dict
 from tuner.domain.states import AttemptPurpose
 from tuner.store.records import AttemptRecord, MeasurementRecord, StudyRecord, TrialRecord
+from tuner.study.early_abort import aborts_report
 from tuner.study.ledger import History
 
 JsonObject = dict[str, object]
@@ -22,6 +23,7 @@ def study_report(history: History, launch_command: str | None) -> JsonObject:
         "simulated": is_simulated(history.study),
         "calibration": _copy(history.study.calibration),
         "noise": _noise(history.study),
+        "early_abort": aborts_report(t.score for t in history.trials),
         "baseline": baseline,
         "trials": trials,
         "recommendation": _copy(history.study.recommendation),

@@ -7,6 +7,7 @@ from tuner.search.outcome import Completed, Infeasible, Outcome
 from tuner.search.space import OutsideSpace
 from tuner.store.records import TrialRecord
 from tuner.study.context import StudyContext
+from tuner.study.early_abort import extrapolated_value
 from tuner.study.trial_score import told_values
 
 
@@ -26,6 +27,8 @@ def tell_trial(context: StudyContext, trial: TrialRecord) -> None:
     proposer, number = context.proposer, trial.optuna_number
     if outcome is None:
         proposer.tell_failed(number)
+    elif isinstance(outcome, Completed) and outcome.extrapolated:
+        proposer.tell_pruned(number, outcome.values)
     elif isinstance(outcome, Completed):
         proposer.tell_complete(number, outcome.values)
     else:
@@ -50,6 +53,9 @@ def _outcome(context: StudyContext, trial: TrialRecord) -> Outcome | None:
     if trial.state is TrialState.COMPLETE:
         values = told_values(context.spec.objective, trial.score)
         return None if values is None else Completed(values)
+    if trial.state is TrialState.PRUNED:
+        worth = extrapolated_value(trial.score)
+        return None if worth is None else Completed((worth,), extrapolated=True)
     if trial.state is TrialState.INFEASIBLE and trial.infeasibility is not None:
         constraint, grade = trial.infeasibility["constraint"], trial.infeasibility["grade"]
         return Infeasible(str(constraint), float(str(grade)))

@@ -107,6 +107,13 @@ def test_the_load_says_what_it_can_tell_apart() -> None:
     assert "of a capacity of 2.5" in drawn(report(calibration=load))
 
 
+def test_time_saved_by_early_aborts_is_told() -> None:
+    text = drawn(report(early_abort={"trials": 2, "saved_engine_s": 150.0}))
+    assert "2 hopeless load tests were cut short: 2.5 minutes of load saved" in text
+    assert "cut short" not in drawn(report(early_abort={"trials": 0, "saved_engine_s": 0.0}))
+    assert "cut short" not in drawn(report())
+
+
 def test_measured_values_and_score_are_shown() -> None:
     text = drawn(report())
     for shown in (

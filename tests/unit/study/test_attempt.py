@@ -21,6 +21,7 @@ from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.errors import ExecutableNotFoundError, LoadGeneratorError, PortUnavailableError
 from tuner.study.attempt import LoadHooks, run_attempt
 from tuner.study.calibration import given_rate
+from tuner.study.early_abort import Abort, CutShortError
 from tuner.study.executor import AttemptResult
 
 CALIBRATION = given_rate(5.0, 32)
@@ -243,3 +244,18 @@ def test_a_survived_burst_leaves_no_weakness(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.run(burst=True).weakness is None
     assert bench.load.calls == ["measure", "burst"]
+
+
+def test_a_load_that_is_cut_short_ends_the_attempt_as_pruned(tmp_path: Path) -> None:
+    abort = Abort(3, 1.0, 0.4, -0.8, 40, 0, 31.0, 80.0, "cut short: far behind")
+
+    def hopeless(engine: FakeEngine, hooks: LoadHooks) -> None:
+        raise CutShortError(abort)
+
+    bench = Bench(tmp_path, FakeLoad(measuring=hopeless))
+    result = bench.run()
+    assert result.outcome is AttemptOutcome.PRUNED
+    assert result.abort == abort
+    assert result.reason == "cut short: far behind"
+    assert result.measurement is None
+    assert bench.stops == 1
