@@ -130,17 +130,27 @@ def tune(
 
 
 @app.command()
-def plan(study: StudyFile, output: Output = OutputFormat.TABLE) -> None:
+def plan(
+    study: StudyFile,
+    flag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--flag", help="Ask about a flag over the baseline's, as NAME=VALUE; repeatable."
+        ),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
     """Forecast a study without starting anything.
 
-    Prints the launch commands, the memory account, the number of engine starts and the time.
+    Prints the launch commands, the memory account, the expected latency and throughput where model
+    and GPU are known, the number of engine starts and the time.
     """
     from tuner.cli.study_file import read_study
 
     spec = read_study(study)
     from tuner.cli.forecast import plan_study
 
-    plan_study(spec, study.resolve().parent, output)
+    plan_study(spec, study.resolve().parent, output, tuple(flag or ()))
 
 
 @app.command()

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tuner.cli.measuring import parse_flags
 from tuner.cli.output import OutputFormat, emit
+from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import StudySpec
+from tuner.study.outlook import MemoryOutlook
 from tuner.study.plan import PlannedStart, StudyPlan
 from tuner.worker.composition import plan
+
+_PARTS = ("weights", "activations", "graphs", "KV cache")
+_FIT = ("fit p50", "fit p95", "fit longest")
+"""How many of the workload's requests fit in the cache together."""
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 
-def plan_study(spec: StudySpec, base_dir: Path, output: OutputFormat) -> None:
-    """Print what the study would do; starts and stores nothing."""
-    forecast = plan(spec, base_dir=base_dir)
+def plan_study(
+    spec: StudySpec, base_dir: Path, output: OutputFormat, flags: Sequence[str] = ()
+) -> None:
+    """Print what the study would do, and what is expected of `flags`; starts and stores nothing."""
+    forecast = plan(spec, base_dir=base_dir, asked=parse_flags(flags))
     emit(plan_document(forecast), output, lambda console: _draw(forecast, console))
 
 
@@ -36,6 +46,7 @@ def _start_document(start: PlannedStart) -> dict[str, object]:
         "flags": start.command.config.as_dict(),
         "argv": list(start.argv),
         "memory": asdict(start.memory) if start.memory else None,
+        "expected": asdict(start.expected) if start.expected else None,
         "rejected": start.rejected,
     }
 
@@ -57,9 +68,12 @@ def _draw(forecast: StudyPlan, console: Console) -> None:
         console.print(f"notice: {text}", style="yellow", markup=False)
     console.print()
     console.print(_memory_table(forecast))
+    if any(start.expected for start in forecast.starts):
+        console.print()
+        console.print(_load_table(forecast))
     for start in forecast.starts:
         console.print()
-        console.print(f"# {start.origin.value.replace('_', ' ')}", markup=False)
+        console.print(f"# {_name(start)}", markup=False)
         if start.rejected:
             console.print(f"# not started: {start.rejected}", markup=False, soft_wrap=True)
         console.print(shlex.join(start.argv), markup=False, soft_wrap=True)
@@ -70,24 +84,66 @@ def _memory_table(forecast: StudyPlan) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("memory per GPU")
-    for title in ("weights", "activations", "graphs", "KV cache", "KV tokens", "longest at once"):
+    for title in (*_PARTS, "KV tokens", "per token", *_FIT):
         table.add_column(title, justify="right")
     table.add_column("problem")
     for start in forecast.starts:
-        name = start.origin.value.replace("_", " ")
+        name = _name(start)
         memory = start.memory
         if memory is None:
-            table.add_row(name, *["-"] * 6, start.rejected or "model or GPU not known")
+            table.add_row(name, *["-"] * 9, start.rejected or "model or GPU not known")
             continue
         table.add_row(
             name,
             *(f"{gib:.1f} GiB" for gib in (memory.weights_gib, memory.activation_gib)),
             *(f"{gib:.1f} GiB" for gib in (memory.graph_gib, memory.kv_cache_gib)),
             f"{memory.kv_cache_tokens:,}",
-            f"{memory.longest_requests_at_once:.1f}",
+            f"{memory.kv_bytes_per_token / 1024:g} KiB",
+            *("-" if count is None else f"{count:,.1f}" for count in _fitting(memory)),
             start.rejected or memory.problem or "",
         )
     return table
+
+
+def _fitting(memory: MemoryOutlook) -> tuple[float | None, ...]:
+    return (
+        memory.requests_p50_at_once,
+        memory.requests_p95_at_once,
+        memory.longest_requests_at_once,
+    )
+
+
+def _load_table(forecast: StudyPlan) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("predicted load, nominal hardware")
+    for title in ("requests/s", "TTFT p95", "TPOT p95", "tokens/s, saturated", "preemptions"):
+        table.add_column(title, justify="right")
+    for start in forecast.starts:
+        name = _name(start)
+        expected = start.expected
+        if expected is None:
+            table.add_row(name, *["-"] * 5)
+            continue
+        table.add_row(
+            name,
+            _number(expected.rate_per_s),
+            _number(expected.ttft_p95_ms, " ms"),
+            _number(expected.tpot_p95_ms, " ms"),
+            _number(expected.output_tokens_per_s),
+            _number(expected.preemptions_per_request),
+        )
+    return table
+
+
+def _name(start: PlannedStart) -> str:
+    asked = start.origin is TrialOrigin.MANUAL
+    return "asked about" if asked else start.origin.value.replace("_", " ")
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "-" if value is None else f"{value:,.4g}{unit}"
 
 
 def _minutes(seconds: float) -> str:

@@ -13,6 +13,7 @@ from tuner.search.feasibility import PredictedInfeasible, check
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
 from tuner.study.engine_launch import engine_argv, time_scale
 from tuner.study.first_points import points_of
+from tuner.study.outlook import LoadOutlook, MemoryOutlook, Outlook
 from tuner.study.space import search_space
 from tuner.study.target import Target, baseline_config, target_of
 
@@ -24,27 +25,19 @@ SIMULATOR_OVERHEAD_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryOutlook:
-    """The nominal memory account of one configuration, GiB per GPU, and what speaks against it."""
-
-    weights_gib: float
-    activation_gib: float
-    graph_gib: float
-    kv_cache_gib: float
-    kv_cache_tokens: int
-    longest_requests_at_once: float
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """One configuration that will be started for certain, with its exact command line."""
+    """One configuration with its exact command line.
+
+    It will be started for certain, unless its origin is `manual`: then it was only asked about.
+    """
 
     origin: TrialOrigin
     command: LaunchCommand
     argv: tuple[str, ...]
     memory: MemoryOutlook | None
     """None where model or GPU is not known."""
+    expected: LoadOutlook | None
+    """What the engine model predicts; None where nothing can be, or the engine would not last."""
     rejected: str | None
     """Why it would be told as infeasible without a start; the baseline is started all the same."""
 
@@ -68,8 +61,8 @@ class StudyPlan:
     simulated: bool
 
 
-def plan_study(spec: StudySpec, base_dir: Path) -> StudyPlan:
-    """The plan of a document.
+def plan_study(spec: StudySpec, base_dir: Path, asked: EngineConfig | None = None) -> StudyPlan:
+    """The plan of a document; `asked` are flags over the baseline's that somebody wonders about.
 
     Raises InvalidStudyError where it leaves nothing to search, InvalidTraceError for its workload.
     """
@@ -77,21 +70,24 @@ def plan_study(spec: StudySpec, base_dir: Path) -> StudyPlan:
     space = search_space(spec, target)
     baseline = baseline_config(spec, target)
     points = points_of(spec, target, space)
-    firsts = [(p.origin, target.with_searched(space.to_config(p.coordinates))) for p in points]
+    configs = [(TrialOrigin.BASELINE, baseline)]
+    if asked is not None and asked.flags:
+        configs.append((TrialOrigin.MANUAL, baseline.with_flags(asked.as_dict())))
+    configs += [(p.origin, target.with_searched(space.to_config(p.coordinates))) for p in points]
     workload = build_workload(
         spec.workload,
         max_model_len=target.max_model_len,
         seed=spec.workload.seed,
         base_dir=base_dir,
     )
+    outlook = Outlook(spec, target, workload)
     restarts, engine_s = planned_starts(spec), attempt_forecast_s(spec.workload)
     attempt_s = engine_s / time_scale(spec.engine)
     if isinstance(spec.engine, SimulatedEngineSpec):
         attempt_s += SIMULATOR_OVERHEAD_S
     return StudyPlan(
         starts=tuple(
-            planned_start(spec, target, origin, config)
-            for origin, config in [(TrialOrigin.BASELINE, baseline), *firsts]
+            planned_start(spec, target, outlook, origin, config) for origin, config in configs
         ),
         restarts=restarts,
         confirmation_restarts=confirmation_starts(spec),
@@ -106,7 +102,7 @@ def plan_study(spec: StudySpec, base_dir: Path) -> StudyPlan:
 
 
 def planned_start(
-    spec: StudySpec, target: Target, origin: TrialOrigin, config: EngineConfig
+    spec: StudySpec, target: Target, outlook: Outlook, origin: TrialOrigin, config: EngineConfig
 ) -> PlannedStart:
     """One start as it would happen."""
     command = target.command(config)
@@ -119,25 +115,7 @@ def planned_start(
         origin=origin,
         command=command,
         argv=engine_argv(spec.engine, command, SHOWN_PORT),
-        memory=memory_outlook(target, config),
+        memory=outlook.memory(config),
+        expected=outlook.load(config),
         rejected=verdict.reason if isinstance(verdict, PredictedInfeasible) else None,
-    )
-
-
-def memory_outlook(target: Target, config: EngineConfig) -> MemoryOutlook | None:
-    """Where the memory goes; None where model or GPU is not known."""
-    account = target.memory(config)
-    if account is None:
-        return None
-    problem = account.failure.message if account.failure is not None else None
-    if problem is None and not account.survives_load:
-        problem = "starts, but its largest step is forecast to run out of memory"
-    return MemoryOutlook(
-        weights_gib=account.weights_gib,
-        activation_gib=account.activation_gib,
-        graph_gib=account.graph_gib,
-        kv_cache_gib=account.kv_cache_gib,
-        kv_cache_tokens=account.kv_cache_tokens,
-        longest_requests_at_once=account.max_concurrency,
-        problem=problem,
     )

@@ -14,7 +14,7 @@ from tuner.store.records import TrialRecord
 from tuner.study.context import StudyContext
 from tuner.study.ledger import History
 from tuner.study.scoring import paired_difference
-from tuner.study.trial_score import score_value
+from tuner.study.trial_score import extrapolated_value, score_value
 
 SHARE_OF_BUDGET = 0.6
 CANDIDATES = 512
@@ -78,11 +78,18 @@ def fewest_trials(spec: StudySpec) -> int:
 def _scored(context: StudyContext, history: History) -> list[Scored]:
     found = []
     for trial in history.trials:
-        score = score_value(trial.score) if trial.state is TrialState.COMPLETE else None
+        score = _score(trial)
         if score is not None:
             baseline = trial.origin is TrialOrigin.BASELINE
             found.append(Scored(score, _unit_point(context, trial), baseline))
     return found
+
+
+def _score(trial: TrialRecord) -> float | None:
+    """Of a trial that was cut short what it would have come to: no gain, but a trial spent."""
+    if trial.state is TrialState.PRUNED:
+        return extrapolated_value(trial.score)
+    return score_value(trial.score) if trial.state is TrialState.COMPLETE else None
 
 
 def _unit_point(context: StudyContext, trial: TrialRecord) -> list[float] | None:

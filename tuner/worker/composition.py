@@ -223,9 +223,12 @@ def measure(
     )
 
 
-def plan(spec: StudySpec, *, base_dir: Path) -> StudyPlan:
-    """What the study would do, without starting anything; raises InvalidInputError."""
-    return plan_study(spec, base_dir)
+def plan(spec: StudySpec, *, base_dir: Path, asked: EngineConfig | None = None) -> StudyPlan:
+    """What the study would do, without starting anything; raises InvalidInputError.
+
+    `asked` are flags over the baseline's, forecast as well.
+    """
+    return plan_study(spec, base_dir, asked)
 
 
 def default_name(spec: StudySpec) -> str:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from tuner.domain.argv import from_argv
+from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import InvalidStudyError
 from tuner.study.plan import SHOWN_PORT, plan_study
+
+H100 = {"kind": "simulated", "gpu": "H100"}
 
 
 def spec(**changes: Any) -> StudySpec:
@@ -32,7 +35,7 @@ def test_the_certain_starts_are_baseline_preset_and_one_far_away() -> None:
         TrialOrigin.PRESET,
         TrialOrigin.SPACE_FILLING,
     ]
-    assert plan.restarts == 2 + 8 + 9
+    assert plan.restarts == 3 + 8 + 9
     assert plan.confirmation_restarts == 9
 
 
@@ -94,3 +97,81 @@ def test_a_given_rate_is_planned_and_a_missing_one_is_unknown() -> None:
     assert plan_study(spec(), Path()).rate_per_s is None
     given = spec(workload={"arrival": {"process": "poisson", "rate": 2.5}})
     assert plan_study(given, Path()).rate_per_s == 2.5
+
+
+KIB = 1024
+
+
+def test_a_7b_model_without_grouped_heads_keeps_half_a_mebibyte_per_token() -> None:
+    model = {"id": "meta-llama/Llama-2-7b-chat-hf", "max_model_len": 4096}
+    start = plan_study(spec(model=model, engine=H100), Path()).starts[0]
+    assert start.memory is not None
+    assert start.memory.kv_bytes_per_token == 512 * KIB
+    of_one_request = 4096 * start.memory.kv_bytes_per_token / KIB**3
+    assert of_one_request == pytest.approx(2.0), "GiB for a context of 4K"
+    assert start.memory.longest_requests_at_once == pytest.approx(
+        start.memory.kv_cache_gib / of_one_request, rel=0.01
+    )
+
+
+def test_28_layers_of_8_kv_heads_of_128_keep_112_kib_per_token() -> None:
+    model = {"id": "meta-llama/Llama-3.2-3B-Instruct", "max_model_len": 4096}
+    start = plan_study(spec(model=model), Path()).starts[0]
+    assert start.memory is not None
+    assert start.memory.kv_bytes_per_token == 28 * 8 * 128 * 2 * 2 == 112 * KIB
+
+
+def test_the_workloads_own_requests_are_counted_into_the_cache() -> None:
+    memory = plan_study(spec(), Path()).starts[0].memory
+    assert memory is not None
+    assert memory.requests_p50_at_once is not None
+    assert memory.requests_p95_at_once is not None
+    assert memory.requests_p50_at_once > memory.requests_p95_at_once
+    assert memory.requests_p95_at_once >= memory.longest_requests_at_once
+
+
+def test_latency_and_throughput_are_predicted_and_labelled_so() -> None:
+    expected = plan_study(spec(), Path()).starts[0].expected
+    assert expected is not None
+    assert expected.label == "prediction of the engine model, not a measurement"
+    assert expected.ttft_p95_ms is not None
+    assert expected.tpot_p95_ms is not None
+    assert expected.output_tokens_per_s is not None
+    assert expected.ttft_p95_ms > expected.tpot_p95_ms > 0
+    assert expected.rate_per_s > 0
+
+
+def test_a_given_rate_is_what_is_predicted_for() -> None:
+    given = spec(workload={"arrival": {"process": "poisson", "rate": 0.5}})
+    expected = plan_study(given, Path()).starts[0].expected
+    assert expected is not None
+    assert expected.rate_per_s == 0.5
+
+
+def test_flags_that_are_asked_about_are_forecast_beside_the_baseline() -> None:
+    asked = EngineConfig.of({"max-num-seqs": 4})
+    plan = plan_study(spec(), Path(), asked)
+    baseline, question = plan.starts[:2]
+    assert question.origin is TrialOrigin.MANUAL
+    assert question.command.config.max_num_seqs == 4
+    assert baseline.expected is not None
+    assert question.expected is not None
+    few, many = question.expected.output_tokens_per_s, baseline.expected.output_tokens_per_s
+    assert few is not None
+    assert many is not None
+    assert few < many
+    assert plan.restarts == plan_study(spec(), Path()).restarts
+
+
+def test_what_would_not_start_has_a_problem_and_no_expectation() -> None:
+    asked = EngineConfig.of({"gpu-memory-utilization": 0.3})
+    question = plan_study(spec(), Path(), asked).starts[1]
+    assert question.memory is not None
+    assert question.memory.problem is not None
+    assert question.expected is None
+
+
+def test_a_real_engine_on_a_named_gpu_is_forecast_as_well() -> None:
+    start = plan_study(spec(engine={"kind": "vllm", "gpu": "L4"}), Path()).starts[0]
+    assert start.memory is not None
+    assert start.expected is not None
