@@ -12,9 +12,10 @@ from tuner.search.space_filling import sobol_points, to_unit
 from tuner.search.surrogate import expected_gain
 from tuner.store.records import TrialRecord
 from tuner.study.context import StudyContext
+from tuner.study.early_abort import extrapolated_value
 from tuner.study.ledger import History
 from tuner.study.scoring import paired_difference
-from tuner.study.trial_score import extrapolated_value, score_value
+from tuner.study.trial_score import score_value
 
 SHARE_OF_BUDGET = 0.6
 CANDIDATES = 512
