@@ -5,9 +5,10 @@ import pytest
 from tests.support.search_spaces import LONG_MODEL, sloped_ceiling, space
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.states import TrialOrigin
-from tuner.search.first_points import FirstPoint, first_points
+from tuner.search.first_points import FirstPoint, Wanted, first_points
+from tuner.search.model_picks import Pick
 from tuner.search.space import SearchSpace
-from tuner.search.space_filling import distance, from_unit, sobol_points
+from tuner.search.space_filling import distance, from_unit, sobol_points, to_unit
 
 SPACE = space()
 
@@ -100,6 +101,55 @@ def test_a_space_of_one_configuration_has_one_first_point() -> None:
     assert only.coordinates == {}
     known = [EngineConfig.of(fixed.to_config({}))]
     assert first_points(fixed, workload_preset="chat", seed=1, known=known) == ()
+
+
+def picks(*units: tuple[float, float, float, float]) -> list[Pick]:
+    return [Pick(from_unit(SPACE, unit), 1.0) for unit in units]
+
+
+FAVOURITES = picks((0.2, 0.2, 0.0, 0.0), (0.5, 0.5, 0.0, 0.0), (0.8, 0.8, 0.0, 0.0))
+
+
+def test_the_models_favourites_alternate_with_the_others_and_its_last_comes_at_the_end() -> None:
+    points = first_points(SPACE, workload_preset="chat", seed=1, model_picks=FAVOURITES)
+    assert [point.origin for point in points] == [
+        TrialOrigin.ENGINE_MODEL,
+        TrialOrigin.PRESET,
+        TrialOrigin.ENGINE_MODEL,
+        TrialOrigin.SPACE_FILLING,
+        TrialOrigin.ENGINE_MODEL,
+    ]
+    assert points[0].coordinates == FAVOURITES[0].coordinates
+
+
+def test_the_space_filling_point_keeps_away_from_the_favourites_as_well() -> None:
+    points = first_points(SPACE, workload_preset="chat", seed=1, model_picks=FAVOURITES)
+    filling = next(p for p in points if p.origin is TrialOrigin.SPACE_FILLING)
+    assert all(distance(SPACE, filling.coordinates, p.coordinates) > 0.5 for p in FAVOURITES)
+
+
+def test_a_favourite_that_is_the_preset_is_measured_once() -> None:
+    (preset, _) = first_points(SPACE, workload_preset="chat", seed=1)
+    same = Pick(preset.coordinates, 1.0)
+    points = first_points(SPACE, workload_preset="chat", seed=1, model_picks=[same])
+    assert [p.origin for p in points] == [TrialOrigin.ENGINE_MODEL, TrialOrigin.SPACE_FILLING]
+
+
+def test_every_kind_can_be_left_out() -> None:
+    def origins(preset: bool, space_filling: bool) -> list[TrialOrigin]:
+        wanted = Wanted(preset, space_filling)
+        points = first_points(SPACE, workload_preset="chat", seed=1, wanted=wanted)
+        return [point.origin for point in points]
+
+    assert origins(True, False) == [TrialOrigin.PRESET]
+    assert origins(False, True) == [TrialOrigin.SPACE_FILLING]
+    assert origins(False, False) == []
+
+
+def test_unit_points_lead_to_coordinates_and_back() -> None:
+    for point in sobol_points(SPACE, seed=4, count=16):
+        assert from_unit(SPACE, to_unit(SPACE, point)) == pytest.approx(point)
+    assert to_unit(SPACE, from_unit(SPACE, [1.0] * 4)) == [1.0] * 4
 
 
 def test_sobol_points_repeat_for_equal_seeds_and_fill_every_half() -> None:
