@@ -172,7 +172,8 @@ def test_the_recommendation_says_what_changed_and_who_else_might_be_wanted(
     assert chunked in ([], [False])
     assert "The baseline, saturated, was bound by" in verdict["reason"]
     picks = {p["name"]: p["trial_number"] for p in verdict["picks"]}
-    best = max(history.trials, key=lambda t: t.config.max_num_seqs or 0)
+    complete = [t for t in history.trials if t.state is TrialState.COMPLETE]
+    best = max(complete, key=lambda t: t.config.max_num_seqs or 0)
     assert picks["highest throughput"] == best.number
 
 

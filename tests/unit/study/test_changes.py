@@ -93,7 +93,8 @@ def test_what_one_side_did_not_measure_is_left_out() -> None:
 def test_gpu_utilisation_is_among_them_where_both_sides_have_it() -> None:
     found = metric_changes([PairedRound(0, 0.1, utilized(0.9), utilized(0.6))])
     gpu = next(c for c in found if c.name == "GPU utilisation")
-    assert (gpu.before, gpu.after) == (pytest.approx(60), pytest.approx(90))
+    assert gpu.before == pytest.approx(60)
+    assert gpu.after == pytest.approx(90)
     assert gpu.text == "GPU utilisation 60 → 90 %"
     none = metric_changes([PairedRound(0, 0.1, utilized(None), utilized(0.6))])
     assert "GPU utilisation" not in [c.name for c in none]
