@@ -86,8 +86,8 @@ def drop_prior(context: StudyContext, found: Agreement) -> None:
     context.ledger.notice(
         DROPPED,
         f"The engine model ranks the {found.trials} configurations measured so far otherwise than "
-        f"the measurements do (rank correlation {found.correlation:.2f}): what it still "
-        f"proposed is discarded.",
+        f"the measurements do (rank correlation {found.correlation:.2f}): it is not followed any "
+        f"more, and what it still proposed is discarded.",
     )
 
 
