@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 _CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""What is left of a broken sequence still moves a reader's terminal."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _PROCESS = re.compile(
     r"\((?P<name>(?:APIServer|ApiServer|EngineCore|VllmWorker|Worker|RayWorker)[\w.-]*"
@@ -65,7 +67,7 @@ class LogLine:
 
 def read_lines(log: str) -> tuple[LogLine, ...]:
     """Every non-empty line; what a carriage return overwrote is a line of its own."""
-    plain = _CONTROL.sub("", log)
+    plain = _UNPRINTABLE.sub("", _CONTROL.sub("", log))
     lines, begin = [], 0
     for end in _LINE_END.finditer(plain):
         lines.append((plain[begin : end.start()].rstrip(), end[0] == "\r"))

@@ -82,3 +82,9 @@ def test_secrets_are_taken_out(secret: str) -> None:
     assert "[redacted]" in shown
     assert not any(word in shown for word in ("s3cret", "AbCdEf", "eyJhb"))
     assert shown.startswith("before ")
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f", "\x9b"])
+def test_no_line_can_move_a_terminal_or_break_a_database(character: str) -> None:
+    (line,) = read_lines(f"bad{character} news\tagain\n")
+    assert line.text == line.quoted == "bad news\tagain"
