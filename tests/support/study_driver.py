@@ -1,7 +1,9 @@
 """Drives a study in a process of its own, which a test may have killed at a named point.
 
 An order's `engine` is `real` (the embedded engine) or `fake` (a sleeping process and invented
-measurements, for tests of the two ledgers); `crash_at` and `occurrence` name the moment of death.
+measurements, for tests of the two ledgers); `crash_at` and `occurrence` name the moment of death,
+or `kill_after_s` draws it from the clock. An `insistent` sampler is not asked anew when it repeats
+itself.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -29,6 +32,7 @@ from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity, Ru
 from tuner.engine.process_tree import read_processes
 from tuner.engine.readiness import NotReady, Ready
 from tuner.loadgen.instrument import InstrumentLimits
+from tuner.search import proposer
 from tuner.store.url import DatabaseUrl
 from tuner.study.attempt import Equipment, LoadHooks, run_attempt
 from tuner.study.calibration import LoadCalibration, calibrated_rate
@@ -111,7 +115,7 @@ class SleepingLauncher:
 
 
 class InventedLoad:
-    """Measurements that only depend on configuration and seed: more sequences, more throughput."""
+    """More sequences, more throughput; a little noise by the seed, and from start to start."""
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -128,7 +132,7 @@ class InventedLoad:
     ) -> Measurement:
         hooks.progressed(LoadStatus("latency", 1.0, 9.0, 1, measuring=True))
         sequences = request.command.config.max_num_seqs or 1
-        jitter = 1 + (request.workload_seed % 7 + sequences % 5) / 1000
+        jitter = 1 + (request.workload_seed % 7 + sequences % 5 + request.salt % 3) / 1000
         return measurement(
             ttft_ms=400 * jitter, tokens_per_s=100.0 * sequences, seed=request.workload_seed
         )
@@ -184,7 +188,18 @@ def locations_in(directory: Path) -> Locations:
     return Locations(DatabaseUrl.of_file(directory / "servetune.db"), directory)
 
 
+def kill_later(delay_s: float) -> None:
+    """Die by SIGKILL wherever this process then is."""
+    timer = threading.Timer(delay_s, os.kill, (os.getpid(), signal.SIGKILL))
+    timer.daemon = True
+    timer.start()
+
+
 def main(order: dict[str, object]) -> None:
+    if order.get("kill_after_s") is not None:
+        kill_later(float(str(order["kill_after_s"])))
+    if order.get("insistent"):
+        setattr(proposer, "MOST_ASKED_AGAIN", 0)  # noqa: B010  # ends with this process
     directory = Path(str(order["state_dir"]))
     crash_at = order.get("crash_at")
     run_study(

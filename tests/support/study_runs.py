@@ -67,6 +67,8 @@ def drive(
     engine: str = "fake",
     crash_at: str | None = None,
     occurrence: int = 1,
+    kill_after_s: float | None = None,
+    insistent: bool = False,
 ) -> bool:
     """Run the study in a process; True when it ended, False when it was killed as ordered.
 
@@ -78,13 +80,16 @@ def drive(
         "engine": engine,
         "crash_at": crash_at,
         "occurrence": occurrence,
+        "kill_after_s": kill_after_s,
+        "insistent": insistent,
     }
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.study_driver"])
     process = context.Process(target=main, args=(order,))
     process.start()
     process.join(timeout=110)
-    if process.exitcode == -signal.SIGKILL and crash_at is not None:
+    ordered = crash_at is not None or kill_after_s is not None
+    if process.exitcode == -signal.SIGKILL and ordered:
         return False
     assert process.exitcode == 0, f"the driver ended with {process.exitcode}"
     return True

@@ -8,6 +8,7 @@ from objectives.pooling import pooled
 from tuner.domain.states import AttemptPurpose, TrialState
 from tuner.study.baseline import repeat_is_due, repeat_reference
 from tuner.study.budget import deadline_passed, extra_round_fits
+from tuner.study.checkpoints import IN_RESCORING
 from tuner.study.context import StudyContext
 from tuner.study.noise import noise_of, reference_measurements, within_run
 from tuner.study.trial_score import ScoreNoise, trial_score
@@ -57,6 +58,7 @@ def rescore_trials(context: StudyContext) -> None:
         score = trial_score(context.spec.objective, own, pool, chance)
         if json.dumps(score) != json.dumps(trial.score):
             context.ledger.set_score(trial.number, score)
+            context.checkpoint(IN_RESCORING)
 
 
 def _may_start(context: StudyContext) -> bool:

@@ -12,7 +12,14 @@ from tuner.store.trials import NewTrial
 from tuner.study.attempts import run_trial
 from tuner.study.baseline import repeat_is_due, repeat_reference
 from tuner.study.budget import Spent, search_end
-from tuner.study.checkpoints import AFTER_ASK, AFTER_TELL, AFTER_TRIAL_ROW, BEFORE_ASK
+from tuner.study.checkpoints import (
+    AFTER_ASK,
+    AFTER_REJECTION,
+    AFTER_SKIP,
+    AFTER_TELL,
+    AFTER_TRIAL_ROW,
+    BEFORE_ASK,
+)
 from tuner.study.context import StudyContext
 from tuner.study.first_points import (
     drop_prior,
@@ -90,7 +97,9 @@ class Search:
             return True
         predicted = self._predicted(proposal.config)
         if predicted is not None and _rejections_in_a_row(history) < MOST_REJECTIONS_IN_A_ROW:
-            tell_trial(context, context.ledger.reject(trial, _prediction(predicted)))
+            rejected = context.ledger.reject(trial, _prediction(predicted))
+            context.checkpoint(AFTER_REJECTION)
+            tell_trial(context, rejected)
             return True
         stored = context.ledger.propose(trial)
         context.checkpoint(AFTER_TRIAL_ROW)
@@ -132,6 +141,7 @@ class Search:
         twin = next((t for t in history.trials if t.optuna_number == optuna_number), None)
         name = "the baseline" if twin is None else f"trial {twin.number}"
         self._context.ledger.skip(f"the same configuration as {name}", trial)
+        self._context.checkpoint(AFTER_SKIP)
         self._context.proposer.tell_duplicate(proposal.number, optuna_number)
 
     def _predicted(self, config: EngineConfig) -> PredictedInfeasible | None:

@@ -6,7 +6,10 @@ ledgers and a reaper make of a death. Real engines: test_study_on_the_embedded_e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from tests.support.study_runs import (
 )
 from tuner.domain.states import AttemptOutcome, AttemptPurpose
 from tuner.study import checkpoints
+from tuner.study.trial_score import score_value
 
 pytestmark = pytest.mark.usefixtures("sqlite_url")
 """A database with its schema in `tmp_path`, which a study would otherwise spend a second making."""
@@ -28,46 +32,98 @@ pytestmark = pytest.mark.usefixtures("sqlite_url")
 TRIALS = 3
 STUDY = document(trials=TRIALS)
 
-POINTS = [
-    (checkpoints.BEFORE_ASK, 2),
-    (checkpoints.AFTER_ASK, 1),
-    (checkpoints.AFTER_TRIAL_ROW, 3),
-    (checkpoints.AFTER_LAUNCH, 1),
-    (checkpoints.AFTER_LAUNCH, 3),
-    (checkpoints.MID_LOAD, 3),
-    (checkpoints.AFTER_MEASUREMENT, 3),
-    (checkpoints.AFTER_COMMIT, 1),
-    (checkpoints.AFTER_COMMIT, 3),
-    (checkpoints.AFTER_TELL, 1),
-    (checkpoints.AFTER_TELL, 3),
-    (checkpoints.IN_CONFIRMATION, 1),
-    (checkpoints.IN_CONFIRMATION, 3),
-    (checkpoints.IN_RECOMMENDATION, 1),
-]
+NO_MEMORY = document(
+    trials=1,
+    search_space={"gpu_memory_utilization": {"low": 0.3, "high": 0.4}},
+    sampler={"type": "random"},
+)
+"""Every proposal is predicted to fail, until the prediction is put to the test."""
+
+TWINS = document(
+    trials=TRIALS,
+    search_space={
+        "max_num_seqs": {"low": 16, "high": 17},
+        "max_num_batched_tokens": {"low": 2048, "high": 2048},
+        "enable_chunked_prefill": {"choices": [True]},
+        "gpu_memory_utilization": {"low": 0.9, "high": 0.9},
+    },
+    sampler={"type": "random"},
+)
+"""A space of two configurations, of which an insistent sampler repeats one."""
 
 
-@pytest.mark.parametrize(("point", "occurrence"), POINTS)
-def test_nothing_is_lost_or_repeated_after_a_kill(
-    tmp_path: Path, point: str, occurrence: int
-) -> None:
-    assert not drive(tmp_path, STUDY, crash_at=point, occurrence=occurrence)
+@dataclass(frozen=True)
+class Row:
+    """A row of docs/crash-matrix.md: die at this point's nth time."""
+
+    point: str
+    occurrence: int
+    study: Mapping[str, Any] = field(default_factory=lambda: STUDY)
+    trials: int = TRIALS
+    """How many end up launched."""
+
+
+ROWS = (
+    Row(checkpoints.BEFORE_ASK, 2),
+    Row(checkpoints.AFTER_ASK, 1),
+    Row(checkpoints.AFTER_REJECTION, 2, NO_MEMORY, trials=1),
+    Row(checkpoints.AFTER_SKIP, 1, TWINS, trials=2),
+    Row(checkpoints.AFTER_TRIAL_ROW, 3),
+    Row(checkpoints.AFTER_LAUNCH, 1),
+    Row(checkpoints.AFTER_LAUNCH, 3),
+    Row(checkpoints.MID_LOAD, 3),
+    Row(checkpoints.AFTER_MEASUREMENT, 3),
+    Row(checkpoints.AFTER_COMMIT, 1),
+    Row(checkpoints.AFTER_COMMIT, 3),
+    Row(checkpoints.AFTER_TELL, 1),
+    Row(checkpoints.AFTER_TELL, 3),
+    Row(checkpoints.IN_RESCORING, 2),
+    Row(checkpoints.IN_CONFIRMATION, 1),
+    Row(checkpoints.IN_CONFIRMATION, 3),
+    Row(checkpoints.IN_RECOMMENDATION, 1),
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.point}-{row.occurrence}")
+def test_nothing_is_lost_or_repeated_after_a_kill(tmp_path: Path, row: Row) -> None:
+    insistent = row.study is TWINS
+    assert not drive(
+        tmp_path,
+        row.study,
+        crash_at=row.point,
+        occurrence=row.occurrence,
+        insistent=insistent,
+    )
     before = conclusive(history_of(tmp_path))
-    assert drive(tmp_path, STUDY)
-    history = assert_whole(tmp_path, trials=TRIALS)
+    assert drive(tmp_path, row.study, insistent=insistent)
+    history = assert_whole(tmp_path, trials=row.trials)
     after = conclusive(history)
     assert before.items() <= after.items()
     assert sum(a.outcome is AttemptOutcome.LOST for a in history.attempts) <= 1
 
 
-def test_every_point_is_tried() -> None:
-    assert {point for point, _ in POINTS} == set(checkpoints.ALL_CHECKPOINTS)
+def test_every_point_is_tried_and_told_of() -> None:
+    assert {row.point for row in ROWS} == set(checkpoints.ALL_CHECKPOINTS)
+    matrix = (Path(__file__).parents[3] / "docs" / "crash-matrix.md").read_text()
+    rows = [line for line in matrix.splitlines() if line.startswith("| `")]
+    told = [line.split("|")[1].strip(" `") for line in rows]
+    assert sorted(told) == sorted(checkpoints.ALL_CHECKPOINTS)
+
+
+def test_scores_are_the_same_whether_or_not_rescoring_was_interrupted(tmp_path: Path) -> None:
+    drive(tmp_path, STUDY, crash_at=checkpoints.IN_RESCORING, occurrence=1)
+    drive(tmp_path, STUDY)
+    history = history_of(tmp_path)
+    assert score_value(history.trials[0].score) == pytest.approx(0)
+    assert len([n for n in history.study.notices if n["kind"] == "noise"]) == 1
 
 
 def test_a_study_killed_again_and_again_still_ends_whole(tmp_path: Path) -> None:
     kills = 0
-    for point, occurrence in [*((p, 1) for p in checkpoints.ALL_CHECKPOINTS), ("", 1)]:
-        kills += not drive(tmp_path, STUDY, crash_at=point or None, occurrence=occurrence)
-    assert kills >= 6
+    for point in dict.fromkeys(row.point for row in ROWS if row.study is STUDY):
+        kills += not drive(tmp_path, STUDY, crash_at=point)
+    drive(tmp_path, STUDY)
+    assert kills >= 7
     assert_whole(tmp_path, trials=TRIALS)
 
 
