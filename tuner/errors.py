@@ -15,6 +15,7 @@ ServeTuneError
 ├── NoFeasibleConfigurationError    exit 4
 ├── InfrastructureError             one attempt failed through us; the attempt is repeated
 │   ├── LoadGeneratorError
+│   ├── EngineHungError             alive, requests in flight, and no token for too long
 │   └── PortUnavailableError
 └── CancelledError                  exit 130: somebody asked to stop
 """
@@ -128,6 +129,10 @@ class InfrastructureError(ServeTuneError):
 
 class LoadGeneratorError(InfrastructureError):
     """The load generator died or gave no result."""
+
+
+class EngineHungError(InfrastructureError):
+    """The engine lives and has requests in flight, but gives nobody a token any more."""
 
 
 class PortUnavailableError(InfrastructureError):

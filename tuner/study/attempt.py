@@ -11,11 +11,11 @@ from typing import Protocol
 from objectives.measurement import EngineFacts, Measurement
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock
-from tuner.domain.diagnosis import Consequence, Diagnosis
+from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.engine.launcher import Launcher, RunningEngine
 from tuner.engine.readiness import NotReady, Ready
-from tuner.errors import CancelledError, InfrastructureError, StartupError
+from tuner.errors import CancelledError, EngineHungError, InfrastructureError, StartupError
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_LAUNCH, AFTER_MEASUREMENT, MID_LOAD, Checkpoint
 from tuner.study.early_abort import CutShortError
@@ -33,6 +33,17 @@ OUTCOME_OF_CONSEQUENCE = {
 }
 
 READINESS_POLL_S = 0.25
+
+
+def hang_diagnosis(error: EngineHungError) -> Diagnosis:
+    """What the client saw of an engine that says nothing of it itself: a second start may do."""
+    return Diagnosis(
+        failure_class="hang",
+        phase=Phase.SERVING,
+        consequence=Consequence.RETRY,
+        summary=error.message,
+        evidence=(error.message,),
+    )
 
 
 class AttemptOverdueError(InfrastructureError):
@@ -201,6 +212,8 @@ class _Attempt:
         dead = engine.exit_status() is not None
         if dead or diagnosis.consequence in (Consequence.INFEASIBLE, Consequence.STOP_STUDY):
             return self._diagnosed(diagnosis)
+        if isinstance(error, EngineHungError):
+            return self._diagnosed(hang_diagnosis(error))
         return self._result(AttemptOutcome.ENVIRONMENT, error.message)
 
     def _loaded(self, engine: RunningEngine, facts: EngineFacts) -> AttemptResult:

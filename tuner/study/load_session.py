@@ -9,7 +9,7 @@ from pathlib import Path
 from objectives.measurement import CapacitySegment, EngineFacts, Measurement
 from tuner.domain.clock import Clock
 from tuner.engine.launcher import RunningEngine
-from tuner.errors import LoadGeneratorError
+from tuner.errors import EngineHungError, LoadGeneratorError
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
@@ -23,6 +23,7 @@ from tuner.loadgen.plan import (
 from tuner.loadgen.prompt_classes import prompt_edges
 from tuner.loadgen.records import Records
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
+from tuner.loadgen.silence import hung
 from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
 from tuner.loadgen.workload import Workload, build_workload
 from tuner.study.abort_watch import abort_watch, require_engine_in_time
@@ -408,6 +409,12 @@ def _require_whole(result: LoadResult, plan: LoadPlan, purpose: str) -> None:
     if result.engine_lost or len(result.segments) < len(plan.segments):
         raise LoadGeneratorError(f"the engine was lost during the {purpose}")
     for segment in result.segments:
+        if hung(segment.records, plan.stall_s):
+            raise EngineHungError(
+                f"the engine hung during the {purpose}: no token for {plan.stall_s:g} s "
+                f"({_failures(segment.records)})",
+                hint="deadlines.stall_s in the study document says how long silence is allowed",
+            )
         if segment.report.given_up is not None:
             raise LoadGeneratorError(f"the {purpose} was given up: {segment.report.given_up}")
 

@@ -10,6 +10,7 @@ from objectives.pooling import pooled
 from objectives.utilization import utilization_remark
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
+from tuner.errors import StudyFailedError
 from tuner.store.records import TrialRecord
 from tuner.study.attempts import WEAKNESS
 from tuner.study.changes import PairedRound
@@ -40,11 +41,32 @@ from tuner.study.trial_score import score_value
 
 
 def conclude(context: StudyContext) -> Recommendation:
-    """The verdict, stored together with the study's end."""
-    verdict = verdict_of(context, context.ledger.history())
+    """The verdict, stored together with the study's end.
+
+    Raises StudyFailedError when nothing was measured and that was our fault: nothing is known then
+    of what the configurations can do.
+    """
+    history = context.ledger.history()
+    _require_knowledge(history)
+    verdict = verdict_of(context, history)
     context.checkpoint(IN_RECOMMENDATION)
     context.ledger.conclude(recommendation_to_dict(verdict))
     return verdict
+
+
+def _require_knowledge(history: History) -> None:
+    if history.reference is not None:
+        return
+    failed = [trial for trial in history.trials if trial.state is TrialState.FAILED]
+    if failed:
+        why = next(
+            (t.diagnosis.summary for t in failed if t.diagnosis is not None), "no reason known"
+        )
+        raise StudyFailedError(
+            f"nothing could be measured: {len(failed)} trials failed through no fault of theirs "
+            f"(trial {failed[0].number}: {why})",
+            hint="remove the cause, then start the study afresh with --new",
+        )
 
 
 def verdict_of(context: StudyContext, history: History) -> Recommendation:

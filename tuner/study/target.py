@@ -91,7 +91,7 @@ def target_of(spec: StudySpec, base_dir: Path) -> Target:
     simulated = isinstance(spec.engine, SimulatedEngineSpec)
     geometry = _geometry(spec.model, base_dir, required=simulated)
     return Target(
-        model=spec.model.path or spec.model.id or "",
+        model=_model(spec.model, base_dir),
         fixed=_fixed(spec),
         env=tuple(sorted(spec.engine.env.items())),
         max_model_len=_max_model_len(spec, geometry),
@@ -100,6 +100,13 @@ def target_of(spec: StudySpec, base_dir: Path) -> Target:
         gpu=_gpu(spec.engine.gpu),
         gpu_count=_gpu_count(spec),
     )
+
+
+def _model(model: ModelSpec, base_dir: Path) -> str:
+    """The id, or the path as the engine needs it: it runs in a directory of its own."""
+    if model.path is not None:
+        return str((base_dir / model.path).resolve())
+    return model.id or ""
 
 
 def _fixed(spec: StudySpec) -> EngineConfig:

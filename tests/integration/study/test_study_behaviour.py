@@ -203,6 +203,19 @@ def test_nothing_feasible_is_an_answer_with_its_reason(tmp_path: Path) -> None:
     assert recommended_command(history, locations_in(tmp_path)) is None
 
 
+def test_what_could_not_be_measured_is_not_called_infeasible(tmp_path: Path) -> None:
+    def script(request: AttemptRequest) -> AttemptResult:
+        outcome = AttemptOutcome.INFEASIBLE if is_baseline(request) else AttemptOutcome.ENVIRONMENT
+        return failed(outcome)
+
+    study = Trial(tmp_path, script, trials=2)
+    with pytest.raises(StudyFailedError):
+        study.run()
+    stored = history_of(tmp_path).study
+    assert stored.state is StudyState.FAILED
+    assert stored.recommendation is None
+
+
 def test_an_infeasible_trial_is_told_as_a_violated_constraint(tmp_path: Path) -> None:
     def script(request: AttemptRequest) -> AttemptResult:
         return measured(request) if is_baseline(request) else failed(AttemptOutcome.INFEASIBLE)

@@ -18,7 +18,12 @@ from tests.support.study_measurements import measurement
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.diagnosis import Consequence, Diagnosis
 from tuner.domain.states import AttemptOutcome, TrialState
-from tuner.errors import ExecutableNotFoundError, LoadGeneratorError, PortUnavailableError
+from tuner.errors import (
+    EngineHungError,
+    ExecutableNotFoundError,
+    LoadGeneratorError,
+    PortUnavailableError,
+)
 from tuner.study.attempt import LoadHooks, run_attempt
 from tuner.study.calibration import given_rate
 from tuner.study.early_abort import Abort, CutShortError
@@ -72,6 +77,10 @@ def dies(engine: FakeEngine, hooks: LoadHooks) -> None:
 
 def loses_generator(engine: FakeEngine, hooks: LoadHooks) -> None:
     raise LoadGeneratorError("the generator was killed")
+
+
+def hangs(engine: FakeEngine, hooks: LoadHooks) -> None:
+    raise EngineHungError("no token for 60 s")
 
 
 def test_a_measured_attempt_passes_through_every_state(tmp_path: Path) -> None:
@@ -138,6 +147,15 @@ def test_a_lost_generator_is_our_fault_while_the_engine_lives(tmp_path: Path) ->
     result = Bench(tmp_path, FakeLoad(measuring=loses_generator)).run()
     assert result.outcome is AttemptOutcome.ENVIRONMENT
     assert "generator was killed" in result.reason
+
+
+def test_a_hung_engine_is_told_apart_from_a_measured_one(tmp_path: Path) -> None:
+    result = Bench(tmp_path, FakeLoad(measuring=hangs)).run()
+    assert result.outcome is AttemptOutcome.ENVIRONMENT
+    assert result.measurement is None
+    assert result.diagnosis is not None
+    assert result.diagnosis.failure_class == "hang"
+    assert "no token for 60 s" in result.reason
 
 
 def test_an_engine_that_lives_but_is_ill_explains_the_lost_load(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_a_model_path_is_relative_to_the_study_file(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     target = target_of(spec(model={"path": "model"}), tmp_path)
+    assert target.model == str(tmp_path / "model")
     assert target.vocabulary_size == 1000
     assert target.max_model_len == 512
 
