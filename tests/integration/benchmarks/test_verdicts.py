@@ -9,6 +9,8 @@ from benchmarks.verdict_shares import best_gain
 from benchmarks.verdict_study import StudyOutcome
 from benchmarks.verdicts import QUICK, quick_scenarios, run_all
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[StudyOutcome]:
@@ -32,8 +34,8 @@ def test_a_gain_that_is_there_is_found_in_rounds_on_fresh_starts(
     assert much.winner is not None
     assert much.winner.low is not None
     assert much.winner.low > 0
-    assert len(much.winner.differences) == 3
-    assert len(set(much.winner.differences)) == 3
+    assert len(much.winner.differences) >= 3
+    assert len(set(much.winner.differences)) == len(much.winner.differences)
 
 
 def test_a_study_in_virtual_time_is_deterministic(outcomes: list[StudyOutcome]) -> None:
