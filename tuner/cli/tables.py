@@ -62,7 +62,7 @@ def trial_table(report: Report) -> Table:
     for title in ("trial", "from", "seqs", "tokens", "chunk", "util"):
         table.add_column(title, justify="left" if title == "from" else "right")
     for title in ("TTFT p95", "TPOT p95", "out tok/s", "preempt", "KV peak", "GPU", "score"):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=title == "score")
     table.add_column("result")
     for trial in report["trials"]:
         table.add_row(*_row(trial, report), style=_style(trial, report))
