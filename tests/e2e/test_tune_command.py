@@ -184,7 +184,7 @@ def test_resume_of_a_complete_study_shows_it(finished: Finished) -> None:
 def test_plan_prints_the_commands_and_starts_nothing(finished: Finished, tmp_path: Path) -> None:
     planned = data(servetune("plan", str(finished.file), "-o", "json", state_dir=tmp_path / "s"))
     assert planned["prediction"] is True
-    assert planned["restarts"] == 2 + 2 + 2 * 2
+    assert planned["restarts"] == (1 + 2) + 2 + 2 * 2  # baseline and its repeats, trials, rounds
     baseline = planned["starts"][0]
     assert "--max-model-len" in baseline["argv"]
     assert baseline["memory"]["kv_cache_tokens"] > 4096
