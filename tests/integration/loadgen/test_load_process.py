@@ -138,7 +138,7 @@ def test_a_plan_comes_back_as_records_window_and_health(tmp_path: Path) -> None:
         assert segment.report.clock == "kernel"
     assert latency.window.end_monotonic_s <= capacity.window.start_monotonic_s
     assert len({tuple(request["prompt"]) for request in asked[1:]}) == len(asked) - 1
-    assert not generators(tmp_path)
+    assert gone(tmp_path)
 
 
 def test_records_are_in_engine_time(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_cancelled_load_leaves_no_process(tmp_path: Path) -> None:
             cancellation=cancellation,
             on_progress=lambda _: cancellation.request("enough"),
         )
-    assert not generators(tmp_path)
+    assert gone(tmp_path)
 
 
 def test_a_load_cancelled_before_it_began_starts_nothing(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_an_error_of_the_listener_leaves_no_process(tmp_path: Path) -> None:
 
     with threaded_server(paced) as server, pytest.raises(RuntimeError, match="listener"):
         run(plan_for(server.url, window_s=60.0), tmp_path, on_progress=fail)
-    assert not generators(tmp_path)
+    assert gone(tmp_path)
 
 
 def test_a_generator_that_dies_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_dead_engine_ends_the_load_and_keeps_finished_segments(tmp_path: Path)
     assert result.engine_lost
     assert len(result.segments) == 1
     assert result.segments[0].records.completed.any()
-    assert not generators(tmp_path)
+    assert gone(tmp_path)
 
 
 def test_an_engine_that_refuses_everything_gives_the_load_up(tmp_path: Path) -> None:
