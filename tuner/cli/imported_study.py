@@ -20,7 +20,7 @@ SEARCHED = (
     "enable-chunked-prefill",
     "gpu-memory-utilization",
 )
-TIME_SCALE = 10
+TIME_SCALE = 12
 """Engine seconds per second of a study on the embedded engine, as in examples/chat.yaml."""
 
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*(?:/[\w.-]+)*", re.ASCII)

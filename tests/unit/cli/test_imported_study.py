@@ -122,7 +122,7 @@ def test_the_embedded_engine_spans_the_commands_devices() -> None:
         "kind": "simulated",
         "gpu": "H100",
         "count": 4,
-        "time_scale": 10,
+        "time_scale": 12,
         "flags": {"pipeline-parallel-size": 2, "tensor-parallel-size": 2},
     }
 
