@@ -12,13 +12,12 @@ from benchmarks.verdict_study import LARGE_GAIN, FinalistOutcome, StudyOutcome
 DIGITS = 4
 
 
-def document(studies: Sequence[StudyOutcome], wall_s: float) -> dict[str, object]:
+def document(studies: Sequence[StudyOutcome]) -> dict[str, object]:
     """JSON-able; gains are score differences (logarithms of the improvement)."""
     return {
         "start_noise": START_NOISE,
         "large_gain": LARGE_GAIN,
         "no_gain": NO_GAIN,
-        "wall_s": round(wall_s, 1),
         "cpu_s": round(sum(s.total_cpu_s for s in studies), 1),
         "aims": [_share_row(share) for share in shares(studies)],
         "studies": [_study_row(study) for study in studies],
@@ -74,7 +73,7 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, DIGITS)
 
 
-def table(studies: Sequence[StudyOutcome], wall_s: float) -> str:
+def table(studies: Sequence[StudyOutcome]) -> str:
     """Markdown: the four aims, then what a typical study looked like per deployment."""
     cpu_s = sum(s.total_cpu_s for s in studies)
     lines = [
@@ -85,7 +84,7 @@ def table(studies: Sequence[StudyOutcome], wall_s: float) -> str:
         "generator's process and the waiting are the engine model's. Nothing here was measured "
         "on a GPU.",
         "",
-        f"{len(studies)} studies, {wall_s / 60:.1f} minutes ({cpu_s / 60:.0f} CPU minutes).",
+        f"{len(studies)} studies, {cpu_s / 60:.0f} CPU minutes.",
         "",
         "| aim | wanted | reached | 90% interval | met |",
         "|---|---|---|---|---|",

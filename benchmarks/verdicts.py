@@ -11,7 +11,6 @@ import json
 import multiprocessing
 import pickle
 import random
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -67,25 +66,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # In any order a part of them is then as good a sample as any other.
     chosen = tuple(random.Random(0).sample(chosen, len(chosen)))
     diligence = QUICK if options.quick else Diligence(TRUTH_LOADS, options.regret)
-    begun_s = time.monotonic()
-    studies: list[StudyOutcome] = []
+    studies = _kept(options.raw)
+    done = {study.number for study in studies}
+    chosen = tuple(scenario for scenario in chosen if scenario.number not in done)
+    total = len(done) + len(chosen)
     for study in run_all(chosen, diligence, 1 if options.quick else options.processes):
         studies.append(study)
-        print(f"{len(studies)}/{len(chosen)} {study.deployment}, {study.baseline}: "
+        print(f"{len(studies)}/{total} {study.deployment}, {study.baseline}: "
               f"{study.verdict}", flush=True)  # fmt: skip
         if options.raw is not None:
             options.raw.write_bytes(pickle.dumps(studies))
     studies.sort(key=lambda study: study.number)
-    wall_s = time.monotonic() - begun_s
-    text = table(studies, wall_s)
+    text = table(studies)
     print(text)
     if not options.quick and options.limit is None and not options.variation:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "verdicts.json").write_text(
-            json.dumps(document(studies, wall_s), indent=1, ensure_ascii=False) + "\n"
+            json.dumps(document(studies), indent=1, ensure_ascii=False) + "\n"
         )
         (RESULTS / "verdicts.md").write_text(text)
     return 0
+
+
+def _kept(raw: Path | None) -> list[StudyOutcome]:
+    """The outcomes of an interrupted run; every study is deterministic, so they need no other."""
+    if raw is None or not raw.exists():
+        return []
+    found: list[StudyOutcome] = pickle.loads(raw.read_bytes())  # noqa: S301  # our own file
+    return found
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -99,7 +107,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--regret", action="store_true", help="search for the best of every space, however clear"
     )
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--raw", type=Path, help="keep the outcomes whole in this file")
+    parser.add_argument(
+        "--raw", type=Path, help="keep the outcomes whole in this file, and go on from it"
+    )
     return parser.parse_args(arguments)
 
 

@@ -48,7 +48,7 @@ def _timeless(study: StudyOutcome) -> StudyOutcome:
 
 
 def test_what_was_found_can_be_written(outcomes: list[StudyOutcome]) -> None:
-    rows = document(outcomes, 1.0)["studies"]
+    rows = document(outcomes)["studies"]
     assert isinstance(rows, list)
     assert len(rows) == 2
-    assert "2 studies" in table(outcomes, 1.0)
+    assert "2 studies" in table(outcomes)

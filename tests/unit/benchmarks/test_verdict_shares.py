@@ -90,16 +90,16 @@ def test_wilsons_interval_holds_the_share_and_narrows() -> None:
 
 
 def test_the_table_says_what_was_missed() -> None:
-    text = table([study(finalist()), study(finalist(true=-0.01))], 90.0)
+    text = table([study(finalist()), study(finalist(true=-0.01))])
     assert "| a configuration worse than the baseline recommended | ≤ 2% | 50.0% (1 of 2)" in text
     assert "**no**" in text
-    assert "2 studies, 1.5 minutes" in text
+    assert "2 studies, 0 CPU minutes" in text
     assert "no study" in text
     assert "simulated" in text
 
 
 def test_the_document_carries_every_study() -> None:
-    found = document([study(finalist(true=0.12345678))], 1.0)
+    found = document([study(finalist(true=0.12345678))])
     rows = found["studies"]
     assert isinstance(rows, list)
     assert rows[0]["finalists"][0]["true_gain"] == 0.1235
