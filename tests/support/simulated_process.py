@@ -95,6 +95,14 @@ class Engine:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE_S)
+        self.left_alone()
+
+    def left_alone(self) -> None:
+        """Wait until no process of the group is left: the kernel takes a moment over each."""
+        deadline = time.monotonic() + DEADLINE_S
+        while self.group():
+            assert time.monotonic() < deadline, self.group()
+            time.sleep(0.02)
 
 
 class Launcher:
