@@ -124,8 +124,8 @@ def test_the_truth_uses_loads_that_no_study_sees() -> None:
     assert not set(seeds) & set(truth_seeds(spec, "search", 50))
 
 
-def test_without_a_load_the_baselines_own_calibration_is_used() -> None:
-    found = machine_of(small_spec(), None, QUIET, Path()).calibration
+def test_without_a_load_the_baselines_own_calibration_is_used(tmp_path: Path) -> None:
+    found = machine_of(small_spec(), None, QUIET, tmp_path).calibration
     assert found.source is RateSource.CALIBRATED
     assert found.capacity_per_s is not None
     assert 0 < found.rate_per_s < found.capacity_per_s
