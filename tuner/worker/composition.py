@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock, SystemClock
 from tuner.domain.document import study_digest
-from tuner.domain.engine_config import EngineConfig, LaunchCommand
-from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
-from tuner.export.provenance import Provenance
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.study_spec import StudySpec
 from tuner.search.optuna_logging import quiet_optuna
 from tuner.search.proposer import Proposer
 from tuner.settings import Settings
@@ -27,6 +24,7 @@ from tuner.store.records import StudyRecord
 from tuner.store.schema import upgrade
 from tuner.store.study_lock import study_lock
 from tuner.store.unit_of_work import Store
+from tuner.study.admission import require_measurable, require_tunable
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
 from tuner.study.context import StudyContext
 from tuner.study.executor import Executor
@@ -34,14 +32,19 @@ from tuner.study.ledger import History, StudyLedger
 from tuner.study.monitor import ProgressMonitor
 from tuner.study.plan import StudyPlan, plan_study
 from tuner.study.progress import Observer, SilentObserver
-from tuner.study.provenance import provenance_of
-from tuner.study.recommendation_document import recommendation_from_dict
 from tuner.study.runner import run
 from tuner.study.scoring import objective_of
 from tuner.study.space import frozen_space
+from tuner.study.stored_study import (
+    RecommendedCommand,
+    base_dir_of,
+    default_name,
+    note_base_dir,
+    stored_spec,
+)
+from tuner.study.stored_study import recommended_command as recommended
 from tuner.study.target import Target, target_of
 from tuner.study.trial_score import objectives_count
-from tuner.worker.admission import require_measurable, require_tunable
 from tuner.worker.equipment import local_executor
 from tuner.worker.locations import (
     DatabaseStatus,
@@ -72,17 +75,7 @@ __all__ = [
     "upgrade_database",
 ]
 
-ORIGIN_FILE = "origin.json"
-
 ExecutorFactory = Callable[[Clock, Locations, Checkpoint], Executor]
-
-
-@dataclass(frozen=True, slots=True)
-class RecommendedCommand:
-    """What to launch by a study's recommendation, and where that comes from."""
-
-    command: LaunchCommand
-    provenance: Provenance
 
 
 def run_study(
@@ -142,7 +135,7 @@ def resume_study(
             no_checkpoint,
             local_executor,
         )
-        base_dir = _base_dir(ArtifactStore(locations.artifacts), study)
+        base_dir = base_dir_of(ArtifactStore(locations.artifacts), study)
         spec = stored_spec(study)
         if not study.state.terminal:
             require_tunable(spec, base_dir)
@@ -174,23 +167,7 @@ def upgrade_database(locations: Locations) -> None:
 
 def recommended_command(history: History, locations: Locations) -> RecommendedCommand | None:
     """The launch command a study recommends, with its provenance; None when there is none."""
-    stored = history.study.recommendation
-    if stored is None:
-        return None
-    recommendation = recommendation_from_dict(stored)
-    if recommendation.config is None:
-        return None
-    spec = stored_spec(history.study)
-    target = target_of(spec, _base_dir(ArtifactStore(locations.artifacts), history.study))
-    provenance = provenance_of(
-        history,
-        recommendation,
-        spec,
-        target,
-        servetune_version=version("servetune"),
-        at=SystemClock().now(),
-    )
-    return RecommendedCommand(target.command(recommendation.config), provenance)
+    return recommended(history, ArtifactStore(locations.artifacts), at=SystemClock().now())
 
 
 def measure(
@@ -231,19 +208,6 @@ def plan(spec: StudySpec, *, base_dir: Path, asked: EngineConfig | None = None) 
     return plan_study(spec, base_dir, asked)
 
 
-def default_name(spec: StudySpec) -> str:
-    """A name from the model and machine for a document that gives none."""
-    model = (spec.model.id or spec.model.path or "model").rstrip("/").rsplit("/", 1)[-1]
-    machine = spec.engine.gpu if isinstance(spec.engine, SimulatedEngineSpec) else "vllm"
-    kept = "".join(c if c.isalnum() or c in "._-" else "-" for c in f"{model}-{machine}".lower())
-    return kept.lstrip("._-")[:100] or "study"
-
-
-def stored_spec(study: StudyRecord) -> StudySpec:
-    """The document of a stored study."""
-    return StudySpec.model_validate_json(json.dumps(study.document))
-
-
 def _create(
     spec: StudySpec, store: Store, locations: Locations, base_dir: Path, *, new: bool
 ) -> StudyRecord:
@@ -255,8 +219,7 @@ def _create(
             new=new,
         )
     if created.created:
-        origin = json.dumps({"base_dir": str(base_dir.resolve())}).encode()
-        ArtifactStore(locations.artifacts).write(_folder(created.study), ORIGIN_FILE, origin)
+        note_base_dir(ArtifactStore(locations.artifacts), created.study, base_dir)
     return created.study
 
 
@@ -336,16 +299,3 @@ def _proposer(
 def _store(locations: Locations, clock: Clock) -> Iterator[Store]:
     with open_database(locations.database) as database:
         yield Store(database, clock)
-
-
-def _folder(study: StudyRecord) -> str:
-    return f"study-{study.id}"
-
-
-def _base_dir(artifacts: ArtifactStore, study: StudyRecord) -> Path:
-    """What the document's relative paths are relative to, as noted when it was created."""
-    try:
-        origin = json.loads(artifacts.read(_folder(study), ORIGIN_FILE))
-    except FileNotFoundError:
-        return Path.cwd()
-    return Path(str(origin["base_dir"]))

@@ -17,7 +17,7 @@ from tuner.domain.study_spec import SimulatedEngineSpec
 from tuner.errors import InvalidCommandError, InvalidInputError, InvalidStudyError
 from tuner.export.forms import FORMS, parse
 from tuner.settings import Settings
-from tuner.worker.composition import RecommendedCommand
+from tuner.study.stored_study import RecommendedCommand
 
 BIG = "Qwen/Qwen2.5-72B-Instruct-AWQ"
 

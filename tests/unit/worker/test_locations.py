@@ -8,7 +8,8 @@ from tuner.domain.study_spec import StudySpec
 from tuner.errors import DatabaseError, SchemaNotCurrentError
 from tuner.settings import Settings, load_settings
 from tuner.store.schema import upgrade
-from tuner.worker.composition import default_name, load_history
+from tuner.study.stored_study import default_name
+from tuner.worker.composition import load_history
 from tuner.worker.locations import (
     database_status,
     prepare,

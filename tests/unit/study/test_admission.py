@@ -10,7 +10,7 @@ from tuner.domain.document import load_study
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import InvalidStudyError
 from tuner.settings import Settings
-from tuner.worker.admission import require_measurable, require_tunable
+from tuner.study.admission import require_measurable, require_tunable
 from tuner.worker.composition import measure, run_study
 from tuner.worker.locations import resolve_locations
 
