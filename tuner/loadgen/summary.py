@@ -13,8 +13,9 @@ from objectives.measurement import (
     RequestCounts,
     SteadyState,
 )
-from objectives.slo import RequestOutcome, Slo
+from objectives.slo import Slo
 from tuner.domain.engine_window import EngineWindow
+from tuner.loadgen.attainment import attainment_of, goodput_of
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
@@ -29,7 +30,7 @@ from tuner.loadgen.request_metrics import (
     tpot_ms,
     ttft_from_due_ms,
 )
-from tuner.loadgen.statistics import distribution, mean_estimate, share_estimate
+from tuner.loadgen.statistics import distribution, mean_estimate
 from tuner.loadgen.steady_state import settling
 
 __all__ = ["capacity_segment", "instrument", "latency_segment"]
@@ -61,8 +62,7 @@ def latency_segment(
     measured = (records.due_s >= start_s) & (records.due_s < end_s)
     sent_in_window = (records.sent_s >= start_s) & (records.sent_s < end_s)
     cap_ms = (segment.drain_s or segment.window_s) * 1000
-    good = None if slo is None else _good(records, measured, slo)
-    share = None if good is None else share_estimate(good, seed=seed)
+    share = None if slo is None else attainment_of(records, measured, slo, seed)
     offered_per_s = float(np.count_nonzero(measured)) / segment.window_s
     look = Look.of(segment)
     return LatencySegment(
@@ -76,7 +76,7 @@ def latency_segment(
         e2e_ms=_capped(e2e_ms(records)[measured], cap_ms, seed),
         output_tokens_per_s=_token_rate(records, start_s, end_s, seed),
         slo_attainment=share,
-        goodput_per_s=None if share is None else _scaled(share, offered_per_s),
+        goodput_per_s=None if share is None else goodput_of(share, offered_per_s),
         preemptions=engine.preemptions,
         kv_usage_peak=engine.kv_usage_peak,
         running_peak=engine.running_peak,
@@ -170,24 +170,6 @@ def _tpot(records: Records, measured: BoolArray, seed: int) -> Distribution | No
     return distribution(values[chosen], seed=seed, censored=censored)
 
 
-def _good(records: Records, measured: BoolArray, slo: Slo) -> BoolArray:
-    columns = (ttft_from_due_ms(records), tpot_ms(records), e2e_ms(records))
-    rows = zip(
-        records.completed[measured].tolist(),
-        *(column[measured].tolist() for column in columns),
-        strict=True,
-    )
-    verdicts = [
-        slo.met_by(RequestOutcome(completed, *(_number(value) for value in latencies)))
-        for completed, *latencies in rows
-    ]
-    return np.array(verdicts, dtype=np.bool_)
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value
-
-
 def _token_rate(records: Records, start_s: float, end_s: float, seed: int) -> Estimate | None:
     bins = _bins(end_s - start_s)
     tokens = tokens_within(records, start_s, end_s, bins)
@@ -212,9 +194,3 @@ def _rate(counts: FloatArray, bin_s: float, seed: int) -> Estimate | None:
 
 def _bins(window_s: float) -> int:
     return int(min(MOST_BINS, max(FEWEST_BINS, window_s)))
-
-
-def _scaled(estimate: Estimate, factor: float) -> Estimate:
-    low = None if estimate.low is None else estimate.low * factor
-    high = None if estimate.high is None else estimate.high * factor
-    return Estimate(estimate.value * factor, estimate.n, low, high)

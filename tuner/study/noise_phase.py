@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-from objectives.pooling import pooled
-from tuner.domain.states import AttemptPurpose, TrialState
 from tuner.study.baseline import repeat_is_due, repeat_reference
 from tuner.study.budget import deadline_passed, extra_round_fits
 from tuner.study.checkpoints import IN_RESCORING
 from tuner.study.context import StudyContext
-from tuner.study.noise import noise_of, reference_measurements, within_run
-from tuner.study.trial_score import ScoreNoise, trial_score
+from tuner.study.noise import noise_of
+from tuner.study.rescoring import scores
 
 NOISE_NOTICE = "noise"
 
@@ -36,28 +34,13 @@ def settle_noise(context: StudyContext) -> None:
 def rescore_trials(context: StudyContext) -> None:
     """Score every measured trial against all measurements of the reference together.
 
-    One measurement of the baseline by chance too slow would flatter every trial. What Optuna was
-    told stays: against another reference all scores move by the same amount.
+    What Optuna was told stays: against another reference all scores move by the same amount.
     """
     history = context.ledger.history()
-    reference, noise = history.reference, noise_of(context.objective, history)
-    measurements = reference_measurements(history)
-    if reference is None or noise is None:
-        return
-    pool = pooled(measurements)
-    chance = ScoreNoise(
-        reference=within_run(context.objective, measurements[0]),
-        start_sd=noise.start_sd,
-        starts=noise.starts,
-    )
-    for trial in history.trials:
-        own = history.measured(trial.number, AttemptPurpose.SEARCH)
-        if trial.state is not TrialState.COMPLETE or own is None:
-            continue
-        own = pool if trial.number == reference.number else own
-        score = trial_score(context.spec.objective, own, pool, chance)
-        if json.dumps(score) != json.dumps(trial.score):
-            context.ledger.set_score(trial.number, score)
+    stored = {trial.number: trial.score for trial in history.trials}
+    for number, score in scores(history, context.spec.objective).items():
+        if json.dumps(score) != json.dumps(stored[number]):
+            context.ledger.set_score(number, score)
             context.checkpoint(IN_RESCORING)
 
 

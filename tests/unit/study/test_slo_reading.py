@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from objectives.measurement import Estimate
+from objectives.slo import Slo
+from tests.support.load_records import Row, open_segment, records_of
+from tests.support.study_measurements import measurement
+from tests.support.study_records import attempt_record, measurement_record
+from tuner.loadgen.load_process import PLAN_NAME
+from tuner.loadgen.load_result import records_path
+from tuner.loadgen.plan import LoadPlan
+from tuner.loadgen.plan_file import write_plan
+from tuner.store.artifacts import ArtifactStore
+from tuner.store.records import MeasurementRecord
+from tuner.study.load_session import MEASUREMENT
+from tuner.study.slo_reading import SloReading
+
+ATTEMPT = attempt_record(1, 3)
+RECORD = measurement_record(ATTEMPT, measurement())
+DIRECTORIES = {ATTEMPT.id: ATTEMPT.directory}
+
+
+def row(due_s: float, ttft_s: float) -> Row:
+    return Row(due_s=due_s, sent_s=due_s, frames=(due_s + ttft_s, due_s + ttft_s + 0.1))
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> ArtifactStore:
+    """One attempt's load: four requests, TTFT 100 to 400 ms."""
+    store = ArtifactStore(tmp_path)
+    folder = store.resolve(ATTEMPT.directory) / MEASUREMENT
+    folder.mkdir(parents=True)
+    plan = LoadPlan(
+        base_url="http://127.0.0.1:1",
+        model="m",
+        vocabulary_size=100,
+        salt=1,
+        time_scale=1.0,
+        stall_s=60.0,
+        segments=(open_segment(),),
+    )
+    write_plan(plan, folder / PLAN_NAME)
+    records_of([row(11.0 + i, 0.1 * i) for i in range(1, 5)]).save(records_path(folder, 0))
+    return store
+
+
+def share(reading: SloReading, record: MeasurementRecord = RECORD) -> Estimate | None:
+    return reading(record).latency.slo_attainment
+
+
+def test_attainment_comes_from_the_stored_requests(artifacts: ArtifactStore) -> None:
+    found = share(SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250)))
+    assert found is not None
+    assert (found.value, found.n) == (0.5, 4)
+
+
+def test_nothing_else_changes(artifacts: ArtifactStore) -> None:
+    read = SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250))(RECORD)
+    assert read.latency.ttft_ms == RECORD.measurement.latency.ttft_ms
+    assert read.capacity == RECORD.measurement.capacity
+    assert read.engine == RECORD.measurement.engine
+
+
+def test_without_an_slo_there_is_no_goodput(artifacts: ArtifactStore) -> None:
+    assert share(SloReading(artifacts, DIRECTORIES, None)) is None
+
+
+def test_an_unknown_attempt_is_unknown(artifacts: ArtifactStore) -> None:
+    assert share(SloReading(artifacts, {}, Slo(ttft_ms=250))) is None
+
+
+@pytest.mark.parametrize("broken", [PLAN_NAME, "segment-0.npz"])
+@pytest.mark.parametrize("how", ["missing", "torn"])
+def test_files_that_cannot_be_read_leave_attainment_unknown(
+    artifacts: ArtifactStore, broken: str, how: str
+) -> None:
+    path = artifacts.resolve(ATTEMPT.directory) / MEASUREMENT / broken
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(b"{")
+    assert share(SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250))) is None

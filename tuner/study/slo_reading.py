@@ -1,0 +1,57 @@
+"""Stored measurements as they would be under another SLO, from the records of their requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from objectives.measurement import Measurement
+from objectives.slo import Slo
+from tuner.loadgen.attainment import under_slo
+from tuner.loadgen.load_process import PLAN_NAME
+from tuner.loadgen.load_result import records_path
+from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.plan_file import read_plan
+from tuner.loadgen.records import Records
+from tuner.store.artifacts import ArtifactStore
+from tuner.store.records import MeasurementRecord
+from tuner.study.load_session import MEASUREMENT
+
+LATENCY_SEGMENT = 0
+"""A measurement's load is the latency segment, then the capacity segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class SloReading:
+    """Reads measurements under `slo`; `directories` are the attempts' by attempt id.
+
+    Where an attempt's files are gone or cannot be read, attainment and goodput are unknown: what
+    the old SLO gave would be another quantity.
+    """
+
+    artifacts: ArtifactStore
+    directories: Mapping[int, str]
+    slo: Slo | None
+
+    def __call__(self, record: MeasurementRecord) -> Measurement:
+        measurement = record.measurement
+        latency = replace(measurement.latency, slo_attainment=None, goodput_per_s=None)
+        if self.slo is not None:
+            loaded = self._load(record)
+            if loaded is not None:
+                seed = record.workload_seed
+                latency = under_slo(measurement.latency, *loaded, self.slo, seed)
+        return replace(measurement, latency=latency)
+
+    def _load(self, record: MeasurementRecord) -> tuple[OpenLoopSegment, Records] | None:
+        stored = self.directories.get(record.attempt_id)
+        if stored is None:
+            return None
+        folder: Path = self.artifacts.resolve(stored) / MEASUREMENT
+        try:
+            segment = read_plan(folder / PLAN_NAME).segments[LATENCY_SEGMENT]
+            records = Records.load(records_path(folder, LATENCY_SEGMENT))
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            return None
+        return (segment, records) if isinstance(segment, OpenLoopSegment) else None
