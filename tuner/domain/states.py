@@ -20,6 +20,20 @@ class StudyState(Enum):
         return self in (StudyState.COMPLETE, StudyState.FAILED, StudyState.CANCELLED)
 
 
+class StudyRequest(Enum):
+    """What a user wants of a study that is being driven; its driver acts on it."""
+
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+class StudyOrigin(Enum):
+    """Where a study's document came from."""
+
+    CLI = "cli"
+    API = "api"
+
+
 class StudyPhase(Enum):
     """What a study is doing, in order."""
 

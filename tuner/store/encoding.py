@@ -11,7 +11,9 @@ from tuner.domain.events import Event, EventKind
 from tuner.domain.states import (
     AttemptOutcome,
     AttemptPurpose,
+    StudyOrigin,
     StudyPhase,
+    StudyRequest,
     StudyState,
     TrialOrigin,
     TrialState,
@@ -19,6 +21,7 @@ from tuner.domain.states import (
 from tuner.store.models import AttemptRow, EventRow, MeasurementRow, StudyRow, TrialRow
 from tuner.store.records import (
     AttemptRecord,
+    LeaseRecord,
     MeasurementRecord,
     ProcessRecord,
     StudyRecord,
@@ -88,7 +91,17 @@ def study_record(row: StudyRow) -> StudyRecord:
         updated_at=row.updated_at,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        lease=_lease(row),
+        requested=None if row.requested is None else StudyRequest(row.requested),
+        created_by=row.created_by,
+        origin=StudyOrigin(row.origin),
     )
+
+
+def _lease(row: StudyRow) -> LeaseRecord | None:
+    if row.lease_worker is None or row.lease_expires_at is None:
+        return None
+    return LeaseRecord(row.lease_worker, row.lease_token, row.lease_expires_at)
 
 
 def trial_record(row: TrialRow) -> TrialRecord:
@@ -109,6 +122,8 @@ def trial_record(row: TrialRow) -> TrialRecord:
         created_at=row.created_at,
         started_at=row.started_at,
         ended_at=row.ended_at,
+        summary=row.summary,
+        requested_by=row.requested_by,
     )
 
 

@@ -54,6 +54,14 @@ class StudyRow(Base):
     failure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     notices: Mapped[list[Any]]
     next_event_seq: Mapped[int]
+    lease_worker: Mapped[str | None] = mapped_column(String(64))
+    lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: one more at each claim, so that whoever claimed before is refused."""
+    lease_expires_at: Mapped[datetime | None]
+    """By the database's clock, as every moment of a lease."""
+    requested: Mapped[str | None] = mapped_column(String(16))
+    created_by: Mapped[str | None] = mapped_column(String(100))
+    origin: Mapped[str] = mapped_column(String(16), default="cli")
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
@@ -83,6 +91,9 @@ class TrialRow(Base):
     infeasibility: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     prediction: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    summary: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The headline of what was measured, so that lists need no measurement documents."""
+    requested_by: Mapped[str | None] = mapped_column(String(100))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
@@ -140,3 +151,98 @@ class EventRow(Base):
     trial_number: Mapped[int | None]
     payload: Mapped[dict[str, Any]]
     at: Mapped[datetime]
+
+
+class WorkerRow(Base):
+    """A process that drives studies, for as long as it is known; `id` is made anew at each start.
+
+    Pid, start time and the process namespace tell on its own host whether it still lives.
+    """
+
+    __tablename__ = "servetune_workers"
+    __table_args__ = (Index(None, "last_seen_at"),)
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str] = mapped_column(String(255))
+    namespace: Mapped[str | None] = mapped_column(String(64))
+    pid: Mapped[int]
+    start_ticks: Mapped[int] = mapped_column(BigInteger)
+    version: Mapped[str] = mapped_column(String(64))
+    gpus: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16))
+    study_id: Mapped[int | None] = mapped_column(ForeignKey(StudyRow.id, ondelete="SET NULL"))
+    started_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+
+
+class ApiKeyRow(Base):
+    """A key of the HTTP API: `id` is its public prefix, `hash` the SHA-256 of its secret."""
+
+    __tablename__ = "servetune_api_keys"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    hash: Mapped[str] = mapped_column(String(64))
+    scopes: Mapped[list[Any]]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime | None]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SessionRow(Base):
+    """A browser's session, opened with a key; neither cookie nor CSRF token is stored."""
+
+    __tablename__ = "servetune_sessions"
+    __table_args__ = (Index(None, "expires_at"),)
+
+    id_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key_id: Mapped[str] = mapped_column(ForeignKey(ApiKeyRow.id, ondelete="CASCADE"))
+    csrf_hash: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+
+
+class IdempotencyKeyRow(Base):
+    """The answer to a request that may come again; without a status it is being answered."""
+
+    __tablename__ = "servetune_idempotency_keys"
+    __table_args__ = (Index(None, "created_at"),)
+
+    principal: Mapped[str] = mapped_column(String(100), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int | None]
+    headers: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    body: Mapped[Any | None] = mapped_column(JSON(none_as_null=True))
+    created_at: Mapped[datetime]
+
+
+class UploadRow(Base):
+    """A trace that came over HTTP; its bytes are in the artefact store."""
+
+    __tablename__ = "servetune_uploads"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    format: Mapped[str] = mapped_column(String(32))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str] = mapped_column(String(64))
+    description: Mapped[dict[str, Any]]
+    created_by: Mapped[str | None] = mapped_column(String(100))
+    created_at: Mapped[datetime]
+
+
+class AuditRow(Base):
+    """Who did what through the API; kept when what it was done to is gone."""
+
+    __tablename__ = "servetune_audit"
+    __table_args__ = (Index(None, "at"), {"sqlite_autoincrement": True})
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    principal: Mapped[str] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str | None] = mapped_column(String(255))
+    outcome: Mapped[str] = mapped_column(String(32))
+    detail: Mapped[dict[str, Any]]

@@ -12,13 +12,24 @@ from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import (
     AttemptOutcome,
     AttemptPurpose,
+    StudyOrigin,
     StudyPhase,
+    StudyRequest,
     StudyState,
     TrialOrigin,
     TrialState,
 )
 
 JsonObject = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Who drives a study, under which fencing token, until when by the database's clock."""
+
+    worker_id: str
+    token: int
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,10 @@ class StudyRecord:
     updated_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    lease: LeaseRecord | None = None
+    requested: StudyRequest | None = None
+    created_by: str | None = None
+    origin: StudyOrigin = StudyOrigin.CLI
 
     @property
     def reference(self) -> str:
@@ -70,6 +85,8 @@ class TrialRecord:
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    summary: JsonObject | None = None
+    requested_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

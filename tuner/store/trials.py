@@ -39,6 +39,7 @@ class TrialEnd:
     score: JsonObject | None = None
     diagnosis: Diagnosis | None = None
     infeasibility: JsonObject | None = None
+    summary: JsonObject | None = None
 
 
 class TrialRepository:
@@ -139,6 +140,7 @@ class TrialRepository:
             raise ValueError(f"trial {number} of study {study_id} is already {before.value}")
         row.diagnosis = diagnosis_to_dict(end.diagnosis)
         row.infeasibility = _plain(end.infeasibility)
+        row.summary = _plain(end.summary)
         change_trial_state(row, end.state, self._events, self._clock)
         if end.score is not None:
             self._store_score(row, end.score)

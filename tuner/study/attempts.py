@@ -21,6 +21,7 @@ from tuner.study.early_abort import Bar, pruned_score
 from tuner.study.executor import AttemptRequest, AttemptResult, LoadStatus
 from tuner.study.ledger import History
 from tuner.study.noise import noise_of
+from tuner.study.report import trial_summary
 from tuner.study.scoring import slo_of
 from tuner.study.trial_score import trial_score
 
@@ -214,7 +215,8 @@ def _trial_end(
         history = context.ledger.history()
         reference = history.reference_measurement or result.measurement
         score = trial_score(context.spec.objective, result.measurement, reference)
-        return TrialEnd(TrialState.COMPLETE, score=score)
+        summary = trial_summary(result.measurement)
+        return TrialEnd(TrialState.COMPLETE, score=score, summary=summary)
     if result.outcome is AttemptOutcome.INFEASIBLE:
         return TrialEnd(
             TrialState.INFEASIBLE,

@@ -13,6 +13,15 @@ from tuner.study.ledger import History
 
 JsonObject = dict[str, object]
 
+_SINGLE = (
+    "preemptions_per_request",
+    "kv_usage_peak",
+    "kv_cache_tokens",
+    "gpu_utilization",
+    "gpu_utilization_saturated",
+)
+"""Of a headline: what has no interval."""
+
 
 def study_report(history: History, launch_command: str | None) -> JsonObject:
     """The whole study, JSON-able; a quantity that was not measured is null."""
@@ -138,6 +147,37 @@ def headline(measurement: Measurement) -> JsonObject:
         "gpu_utilization": latency.gpu_utilization,
         "gpu_utilization_saturated": capacity.gpu_utilization,
     }
+
+
+def trial_summary(measurement: Measurement) -> JsonObject:
+    """What lists and plots show of a measured trial, stored in its row.
+
+    Each quantity as value, low and high (its 90% interval, null where unknown), or null.
+    """
+    latency, capacity = measurement.latency, measurement.capacity
+    single = headline(measurement)
+    return {
+        "quantities": {
+            "ttft_p95_ms": _interval(latency.ttft_ms.p95 if latency.ttft_ms else None),
+            "tpot_p95_ms": _interval(latency.tpot_ms.p95 if latency.tpot_ms else None),
+            "itl_p99_ms": _interval(latency.itl_ms.p99 if latency.itl_ms else None),
+            "e2e_p95_ms": _interval(latency.e2e_ms.p95 if latency.e2e_ms else None),
+            "output_tokens_per_s": _interval(capacity.output_tokens_per_s),
+            "slo_attainment": _interval(latency.slo_attainment),
+            "goodput_per_s": _interval(latency.goodput_per_s),
+        },
+        **{name: single[name] for name in _SINGLE},
+        "startup_s": measurement.engine.startup_s,
+        "engine_version": measurement.engine.version,
+        "applied": applied_flags(measurement),
+        "valid": measurement.instrument.valid,
+    }
+
+
+def _interval(estimate: Estimate | None) -> JsonObject | None:
+    if estimate is None:
+        return None
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def _value(estimate: Estimate | None) -> float | None:
