@@ -14,7 +14,7 @@ from tuner.domain.flag_values import typed_value
 from tuner.domain.study_spec import Flags, StudySpec
 from tuner.errors import Fault, InvalidStudyError
 
-__all__ = ["StudyContext", "load_study", "study_digest", "study_json_schema"]
+__all__ = ["StudyContext", "load_study", "study_digest", "study_json_schema", "typed_study"]
 
 
 def load_study(text: str, *, where: str, context: StudyContext | None = None) -> StudySpec:
@@ -31,7 +31,7 @@ def load_study(text: str, *, where: str, context: StudyContext | None = None) ->
     faults = _without_consequences(document.faults, structural, semantic)
     if faults or spec is None:
         raise InvalidStudyError(faults, where=where)
-    return _with_typed_flags(spec)
+    return typed_study(spec)
 
 
 def _without_consequences(*layers: Sequence[Fault]) -> tuple[Fault, ...]:
@@ -43,8 +43,8 @@ def _without_consequences(*layers: Sequence[Fault]) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-def _with_typed_flags(spec: StudySpec) -> StudySpec:
-    """Numbers of number flags as floats, so that 1 and 1.0 are the same study."""
+def typed_study(spec: StudySpec) -> StudySpec:
+    """The study with numbers of number flags as floats, so that 1 and 1.0 are the same study."""
     engine = spec.engine.model_copy(update={"flags": _typed(spec.engine.flags)})
     baseline = spec.baseline.model_copy(update={"flags": _typed(spec.baseline.flags)})
     return spec.model_copy(update={"engine": engine, "baseline": baseline})

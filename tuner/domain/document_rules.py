@@ -32,7 +32,6 @@ RECORDED_PRESETS = ("chat", "mixed")
 """Presets made of a recorded trace, so that its own arrivals can be replayed."""
 
 DEFAULT_PRESET = "chat"
-_HOST_KEYS = (("model", "path"), ("engine", "launcher"), ("engine", "env"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,12 @@ class StudyContext:
     """What a document is judged against. None means unknown: the rule is left out.
 
     `known_gpus` and `known_models` are the simulator's presets; `vllm_version` is the version that
-    will run; `over_http` refuses everything that names things on the host.
+    will run.
     """
 
     known_gpus: Collection[str] | None = None
     known_models: Collection[str] | None = None
     vllm_version: str | None = None
-    over_http: bool = False
 
 
 class Values:
@@ -109,7 +107,6 @@ def semantic_faults(root: Mapping[str, object], context: StudyContext) -> tuple[
         *_search_space_faults(values),
         *_fixed_flag_faults(values),
         *flag_faults("baseline.flags", values.mapping("baseline", "flags"), context.vllm_version),
-        *_guarded_faults(values, context),
         *_workload_faults(values),
         *_objective_faults(values),
         *_ending_faults(values),
@@ -234,22 +231,6 @@ def _model_length(values: Values) -> int | None:
         return stated
     fixed = values.integer("engine", "flags", "max-model-len")
     return fixed if fixed is not None and fixed > 0 else None  # -1: vLLM chooses
-
-
-def _guarded_faults(values: Values, context: StudyContext) -> Iterator[Fault]:
-    """What names things on the host, loads code or reaches out is refused over HTTP."""
-    if not context.over_http:
-        return
-    hint = "use a study file on the host"
-    for path in _HOST_KEYS:
-        if values.raw(*path) is not None:
-            yield Fault(".".join(path), "is not accepted over HTTP", hint)
-    file = values.text("workload", "trace", "file")
-    if file is not None and not file.startswith("builtin:"):
-        yield Fault("workload.trace.file", "is not accepted over HTTP", "use a builtin: trace")
-    for section in ("engine", "baseline"):
-        flags = values.mapping(section, "flags")
-        yield from flag_faults(f"{section}.flags", flags, None, guarded_only=True)
 
 
 def _workload_faults(values: Values) -> Iterator[Fault]:

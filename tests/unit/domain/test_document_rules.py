@@ -288,43 +288,6 @@ def test_without_a_list_every_name_may_be_known() -> None:
     assert faults({"engine.gpu": "RTX 9090", "model.id": "my/model"}) == ()
 
 
-HTTP = StudyContext(over_http=True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"model": {"path": "/models/x"}}, "model.path"),
-        ({"engine": {"kind": "vllm", "launcher": {"executable": "/x"}}}, "engine.launcher"),
-        ({"engine.env": {"HF_HUB_OFFLINE": "1"}}, "engine.env"),
-        ({"workload": {"trace": {"file": "/etc/passwd"}}}, "workload.trace.file"),
-        ({"engine.flags": {"trust-remote-code": True}}, "engine.flags.trust-remote-code"),
-        ({"baseline.flags": {"chat-template": "x"}}, "baseline.flags.chat-template"),
-        ({"engine.flags": {"kv-transfer-config": "{}"}}, "engine.flags.kv-transfer-config"),
-    ],
-)
-def test_what_names_things_on_the_host_is_refused_over_http_only(
-    changes: dict[str, object], path: str
-) -> None:
-    fault = the_fault(changes, HTTP)
-    assert fault.path == path
-    assert "not accepted over HTTP" in fault.message
-    assert faults(changes) == ()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"engine": {"kind": "vllm"}},
-        {"workload": {"trace": {"file": "builtin:azure-conv-2023"}}},
-        {"engine.flags": {"max-model-len": 8192, "enable-prefix-caching": False}},
-    ],
-)
-def test_the_rest_is_accepted_over_http(changes: dict[str, object]) -> None:
-    assert faults(changes, HTTP) == ()
-
-
 def test_flags_are_judged_against_the_version_when_it_is_known() -> None:
     changes = {"baseline.flags": {"swap-space": 4}}
     assert faults(changes, StudyContext(vllm_version="0.17.0")) == ()
