@@ -9,13 +9,18 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.clock import Clock
 from tuner.domain.events import Event
+from tuner.store.api_keys import ApiKeyRepository
 from tuner.store.attempts import AttemptRepository
+from tuner.store.audit import AuditRepository
+from tuner.store.browser_sessions import SessionRepository
 from tuner.store.database import Database
 from tuner.store.events import EventRepository
+from tuner.store.idempotency import IdempotencyRepository
 from tuner.store.measurements import MeasurementRepository
 from tuner.store.records import AttemptEnd, TrialRecord
 from tuner.store.studies import StudyRepository
 from tuner.store.trials import TrialEnd, TrialRepository
+from tuner.store.uploads import UploadRepository
 
 
 class Work:
@@ -27,6 +32,11 @@ class Work:
         self.attempts = AttemptRepository(session, clock)
         self.measurements = MeasurementRepository(session)
         self.events = EventRepository(session, clock)
+        self.keys = ApiKeyRepository(session, clock)
+        self.sessions = SessionRepository(session, clock)
+        self.idempotency = IdempotencyRepository(session, clock)
+        self.uploads = UploadRepository(session, clock)
+        self.audit = AuditRepository(session, clock)
 
     def finish_trial(
         self, study_id: int, number: int, end: TrialEnd, attempt_id: int, attempt_end: AttemptEnd
