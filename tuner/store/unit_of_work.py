@@ -15,6 +15,7 @@ from tuner.store.audit import AuditRepository
 from tuner.store.browser_sessions import SessionRepository
 from tuner.store.database import Database
 from tuner.store.events import EventRepository
+from tuner.store.fleet import Fleet, fleet
 from tuner.store.idempotency import IdempotencyRepository
 from tuner.store.measurements import MeasurementRepository
 from tuner.store.records import AttemptEnd, TrialRecord
@@ -37,6 +38,11 @@ class Work:
         self.idempotency = IdempotencyRepository(session, clock)
         self.uploads = UploadRepository(session, clock)
         self.audit = AuditRepository(session, clock)
+        self._session = session
+
+    def fleet(self) -> Fleet:
+        """Counts over all studies."""
+        return fleet(self._session)
 
     def finish_trial(
         self, study_id: int, number: int, end: TrialEnd, attempt_id: int, attempt_end: AttemptEnd
