@@ -25,7 +25,7 @@ _STUDY_COLUMNS = (
     "created_by",
     "origin",
 )
-_TRIAL_COLUMNS = ("summary", "requested_by")
+_TRIAL_COLUMNS = ("summary", "requested_by", "failure_class")
 _TABLES = ("workers", "sessions", "api_keys", "idempotency_keys", "uploads", "audit")
 
 
@@ -38,6 +38,7 @@ def upgrade() -> None:
     _create_uploads()
     _create_audit()
     _summarise_trials()
+    _classify_failures()
 
 
 def downgrade() -> None:
@@ -78,6 +79,7 @@ def _extend_studies() -> None:
 def _extend_trials() -> None:
     op.add_column("servetune_trials", _optional_json("summary"))
     op.add_column("servetune_trials", _text("requested_by", 100, nullable=True))
+    op.add_column("servetune_trials", _text("failure_class", 64, nullable=True))
 
 
 def _create_workers() -> None:
@@ -92,6 +94,7 @@ def _create_workers() -> None:
         sa.Column("gpus", sa.JSON(), nullable=False),
         _text("state", 16),
         sa.Column("study_id", sa.Integer(), nullable=True),
+        _optional_json("progress"),
         _moment("started_at"),
         _moment("last_seen_at"),
         sa.PrimaryKeyConstraint("id", name="pk_servetune_workers"),
@@ -204,19 +207,35 @@ def _summarise_trials() -> None:
         )
 
 
+def _classify_failures() -> None:
+    """Copy the class out of each diagnosis; in Python, because a log line may hold a NUL."""
+    connection = op.get_bind()
+    trials = sa.table(
+        "servetune_trials",
+        sa.column("id"),
+        sa.column("failure_class"),
+        sa.column("diagnosis", sa.JSON()),
+    )
+    for identifier, diagnosis in connection.execute(sa.select(trials.c.id, trials.c.diagnosis)):
+        if diagnosis is not None:
+            change = trials.update().where(trials.c.id == identifier)
+            connection.execute(change.values(failure_class=diagnosis["failure_class"]))
+
+
 def _summary(measurement: dict[str, Any]) -> dict[str, Any]:
     """As `tuner.study.report.trial_summary` was when this migration was written."""
     latency, capacity = measurement["latency"], measurement["capacity"]
     engine, instrument = measurement["engine"], measurement["instrument"]
     return {
         "quantities": {
-            "ttft_p95_ms": _latency(latency, "ttft_ms", "p95"),
-            "tpot_p95_ms": _latency(latency, "tpot_ms", "p95"),
-            "itl_p99_ms": _latency(latency, "itl_ms", "p99"),
-            "e2e_p95_ms": _latency(latency, "e2e_ms", "p95"),
-            "output_tokens_per_s": _interval(capacity["output_tokens_per_s"]),
-            "slo_attainment": _interval(latency["slo_attainment"]),
-            "goodput_per_s": _interval(latency["goodput_per_s"]),
+            **{
+                f"{name}_{percentile}_ms": _percentile(latency[f"{name}_ms"], percentile)
+                for name in ("ttft", "tpot", "itl", "e2e")
+                for percentile in ("p50", "p95", "p99")
+            },
+            "output_tokens_per_s": _reading(capacity["output_tokens_per_s"]),
+            "goodput_per_s": _reading(latency["goodput_per_s"]),
+            "slo_attainment": _reading(latency["slo_attainment"]),
         },
         "preemptions_per_request": _worst(_preempted(latency, "scheduled"), _saturated(capacity)),
         "kv_usage_peak": _worst(latency["kv_usage_peak"], capacity["kv_usage_peak"]),
@@ -235,15 +254,18 @@ def _summary(measurement: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _latency(segment: dict[str, Any], name: str, percentile: str) -> dict[str, Any] | None:
-    distribution = segment[name]
-    return None if distribution is None else _interval(distribution[percentile])
+def _percentile(distribution: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
+    if distribution is None:
+        return None
+    estimate = distribution[name]
+    cut = distribution.get("censored", 0) > 0 and estimate["value"] >= distribution["max"]["value"]
+    return _reading(estimate, censored=cut)
 
 
-def _interval(estimate: dict[str, Any] | None) -> dict[str, Any] | None:
+def _reading(estimate: dict[str, Any] | None, *, censored: bool = False) -> dict[str, Any] | None:
     if estimate is None:
         return None
-    return {name: estimate.get(name) for name in ("value", "low", "high")}
+    return {**{name: estimate.get(name) for name in ("value", "low", "high")}, "censored": censored}
 
 
 def _saturated(capacity: dict[str, Any]) -> float | None:

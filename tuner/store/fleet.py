@@ -55,7 +55,7 @@ def _counts(
 
 
 def _failures(session: Session) -> dict[str, int]:
-    name = TrialRow.diagnosis["failure_class"].as_string()
+    name = TrialRow.failure_class
     query = select(name, func.count()).where(name.is_not(None)).group_by(name)
     return {str(failure): int(count) for failure, count in session.execute(query)}
 

@@ -88,6 +88,8 @@ class TrialRow(Base):
     config_digest: Mapped[str] = mapped_column(String(16))
     state: Mapped[str] = mapped_column(String(16))
     diagnosis: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    failure_class: Mapped[str | None] = mapped_column(String(64))
+    """The diagnosis's, to count by: PostgreSQL reads nothing out of JSON that holds a NUL."""
     infeasibility: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     score: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     prediction: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -171,6 +173,8 @@ class WorkerRow(Base):
     gpus: Mapped[list[Any]]
     state: Mapped[str] = mapped_column(String(16))
     study_id: Mapped[int | None] = mapped_column(ForeignKey(StudyRow.id, ondelete="SET NULL"))
+    progress: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What the worker is doing at this moment; no part of any study's history."""
     started_at: Mapped[datetime]
     last_seen_at: Mapped[datetime]
 

@@ -139,6 +139,7 @@ class TrialRepository:
         if before.terminal:
             raise ValueError(f"trial {number} of study {study_id} is already {before.value}")
         row.diagnosis = diagnosis_to_dict(end.diagnosis)
+        row.failure_class = end.diagnosis.failure_class if end.diagnosis is not None else None
         row.infeasibility = _plain(end.infeasibility)
         row.summary = _plain(end.summary)
         change_trial_state(row, end.state, self._events, self._clock)

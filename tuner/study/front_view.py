@@ -35,7 +35,9 @@ def axes_of(names: Sequence[str]) -> tuple[Quantity, ...]:
             raise InvalidInputError(f"there is no quantity {name!r}", where="axes", hint=known)
     if not 2 <= len(names) <= 4 or len(set(names)) != len(names):
         message = f"a front needs two to four different quantities, not {', '.join(names)!r}"
-        raise InvalidInputError(message, where="axes", hint="ttft_p95,throughput, for instance")
+        raise InvalidInputError(
+            message, where="axes", hint="ttft_p95_ms,output_tokens_per_s, for instance"
+        )
     return tuple(BY_NAME[name] for name in names)
 
 

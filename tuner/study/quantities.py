@@ -9,6 +9,7 @@ from objectives.measurement import Distribution, Estimate, Measurement
 from objectives.metric import Direction
 
 SECONDS_PER_HOUR = 3600.0
+COST = "gpu_hours_per_million_tokens"
 LOWER, HIGHER = Direction.LOWER_IS_BETTER, Direction.HIGHER_IS_BETTER
 
 
@@ -24,18 +25,18 @@ class Quantity:
 
 QUANTITIES: tuple[Quantity, ...] = (
     *(
-        Quantity(f"{metric}_{percentile}", f"{label} {percentile}", "ms", LOWER)
+        Quantity(f"{metric}_{percentile}_ms", f"{label} {percentile}", "ms", LOWER)
         for metric, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("itl", "ITL"), ("e2e", "E2E"))
         for percentile in ("p50", "p95", "p99")
     ),
-    Quantity("throughput", "Output throughput, saturated", "tokens/s", HIGHER),
-    Quantity("goodput", "Goodput", "requests/s", HIGHER),
+    Quantity("output_tokens_per_s", "Output throughput, saturated", "tokens/s", HIGHER),
+    Quantity("goodput_per_s", "Goodput", "requests/s", HIGHER),
     Quantity("slo_attainment", "SLO attainment", "share", HIGHER),
-    Quantity("cost", "GPU time per million output tokens", "GPU hours", LOWER),
+    Quantity(COST, "GPU time per million output tokens", "GPU hours", LOWER),
 )
 BY_NAME: Mapping[str, Quantity] = {quantity.name: quantity for quantity in QUANTITIES}
 
-DEFAULT_AXES = ("ttft_p95", "tpot_p95", "throughput")
+DEFAULT_AXES = ("ttft_p95_ms", "tpot_p95_ms", "output_tokens_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +61,47 @@ class Reading:
         }
 
 
-def readings(measurement: Measurement, gpu_count: int) -> dict[str, Reading | None]:
-    """Every quantity of QUANTITIES by name; None where it was not measured.
-
-    Cost is of the saturated engine: `gpu_count` GPUs over its output tokens per second.
-    """
+def readings(measurement: Measurement) -> dict[str, Reading | None]:
+    """Every quantity but the cost by name; None where it was not measured."""
     latency, capacity = measurement.latency, measurement.capacity
     found: dict[str, Reading | None] = {}
     for metric in ("ttft", "tpot", "itl", "e2e"):
         distribution: Distribution | None = getattr(latency, f"{metric}_ms")
         for percentile in ("p50", "p95", "p99"):
-            found[f"{metric}_{percentile}"] = _percentile(distribution, percentile)
-    found["throughput"] = _reading(capacity.output_tokens_per_s)
-    found["goodput"] = _reading(latency.goodput_per_s)
+            found[f"{metric}_{percentile}_ms"] = _percentile(distribution, percentile)
+    found["output_tokens_per_s"] = _reading(capacity.output_tokens_per_s)
+    found["goodput_per_s"] = _reading(latency.goodput_per_s)
     found["slo_attainment"] = _reading(latency.slo_attainment)
-    found["cost"] = _cost(capacity.output_tokens_per_s, gpu_count)
     return found
+
+
+def stored_readings(summary: Mapping[str, object] | None) -> dict[str, Reading | None]:
+    """The quantities of a trial's stored summary; empty without one, None where not measured."""
+    quantities = None if summary is None else summary.get("quantities")
+    if not isinstance(quantities, Mapping):
+        return {}
+    return {str(name): _from_dict(value) for name, value in quantities.items()}
+
+
+def cost(throughput: Reading | None, gpu_count: int) -> Reading | None:
+    """GPU hours for 10⁶ output tokens of the saturated engine; None without a throughput.
+
+    The interval's ends change places with the rate's.
+    """
+    if throughput is None or not throughput.value > 0:
+        return None
+
+    def hours(rate: float | None) -> float | None:
+        return gpu_count * 1e6 / rate / SECONDS_PER_HOUR if rate is not None and rate > 0 else None
+
+    value = gpu_count * 1e6 / throughput.value / SECONDS_PER_HOUR
+    return Reading(value, hours(throughput.high), hours(throughput.low))
+
+
+def _from_dict(value: object) -> Reading | None:
+    if not isinstance(value, Mapping):
+        return None
+    return Reading(value["value"], value["low"], value["high"], bool(value.get("censored")))
 
 
 def _reading(estimate: Estimate | None) -> Reading | None:
@@ -88,17 +114,3 @@ def _percentile(distribution: Distribution | None, name: str) -> Reading | None:
     estimate = distribution.percentile(name)
     cut = distribution.censored > 0 and estimate.value >= distribution.max.value
     return Reading(estimate.value, estimate.low, estimate.high, cut)
-
-
-def _cost(tokens_per_s: Estimate | None, gpu_count: int) -> Reading | None:
-    """GPU hours for 10⁶ output tokens; the interval's ends change places with the rate's."""
-    if tokens_per_s is None or not tokens_per_s.value > 0:
-        return None
-
-    def hours(rate: float | None) -> float | None:
-        return gpu_count * 1e6 / rate / SECONDS_PER_HOUR if rate is not None and rate > 0 else None
-
-    value = hours(tokens_per_s.value)
-    return (
-        None if value is None else Reading(value, hours(tokens_per_s.high), hours(tokens_per_s.low))
-    )

@@ -10,6 +10,7 @@ from tuner.domain.states import AttemptPurpose
 from tuner.store.records import AttemptRecord, MeasurementRecord, StudyRecord, TrialRecord
 from tuner.study.early_abort import aborts_report
 from tuner.study.ledger import History
+from tuner.study.quantities import readings
 
 JsonObject = dict[str, object]
 
@@ -152,19 +153,14 @@ def headline(measurement: Measurement) -> JsonObject:
 def trial_summary(measurement: Measurement) -> JsonObject:
     """What lists and plots show of a measured trial, stored in its row.
 
-    Each quantity as value, low and high (its 90% interval, null where unknown), or null.
+    Each quantity as value, low and high (its 90% interval, null where unknown) and whether it is
+    censored, or null.
     """
-    latency, capacity = measurement.latency, measurement.capacity
     single = headline(measurement)
     return {
         "quantities": {
-            "ttft_p95_ms": _interval(latency.ttft_ms.p95 if latency.ttft_ms else None),
-            "tpot_p95_ms": _interval(latency.tpot_ms.p95 if latency.tpot_ms else None),
-            "itl_p99_ms": _interval(latency.itl_ms.p99 if latency.itl_ms else None),
-            "e2e_p95_ms": _interval(latency.e2e_ms.p95 if latency.e2e_ms else None),
-            "output_tokens_per_s": _interval(capacity.output_tokens_per_s),
-            "slo_attainment": _interval(latency.slo_attainment),
-            "goodput_per_s": _interval(latency.goodput_per_s),
+            name: None if reading is None else reading.to_dict()
+            for name, reading in readings(measurement).items()
         },
         **{name: single[name] for name in _SINGLE},
         "startup_s": measurement.engine.startup_s,
@@ -172,12 +168,6 @@ def trial_summary(measurement: Measurement) -> JsonObject:
         "applied": applied_flags(measurement),
         "valid": measurement.instrument.valid,
     }
-
-
-def _interval(estimate: Estimate | None) -> JsonObject | None:
-    if estimate is None:
-        return None
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def _value(estimate: Estimate | None) -> float | None:
