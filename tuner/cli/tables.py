@@ -59,7 +59,8 @@ def trial_table(report: Report) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    for title in ("trial", "from", "seqs", "tokens", "chunk", "util"):
+    memory = "KV MiB" if _sized_in_bytes(report) else "util"
+    for title in ("trial", "from", "seqs", "tokens", "chunk", memory):
         table.add_column(title, justify="left" if title == "from" else "right")
     for title in ("TTFT p95", "TPOT p95", "out tok/s", "preempt", "KV peak", "GPU", "score"):
         table.add_column(title, justify="right", no_wrap=title == "score")
@@ -79,7 +80,7 @@ def _row(trial: Report, report: Report) -> tuple[str, ...]:
         _plain(flags.get("max-num-seqs")),
         _plain(flags.get("max-num-batched-tokens")),
         on_or_off.get(flags.get("enable-chunked-prefill"), UNKNOWN),
-        _plain(flags.get("gpu-memory-utilization")),
+        _memory(flags, report),
         _number(measured.get("ttft_p95_ms"), "{:,.0f} ms"),
         _number(measured.get("tpot_p95_ms"), "{:,.1f} ms"),
         _number(measured.get("output_tokens_per_s"), "{:,.0f}"),
@@ -89,6 +90,18 @@ def _row(trial: Report, report: Report) -> tuple[str, ...]:
         _score(trial),
         _result(trial, report),
     )
+
+
+def _sized_in_bytes(report: Report) -> bool:
+    """Whether some trial says in bytes how large its KV cache is."""
+    return any("kv-cache-memory-bytes" in trial["flags"] for trial in report["trials"])
+
+
+def _memory(flags: Report, report: Report) -> str:
+    if not _sized_in_bytes(report):
+        return _plain(flags.get("gpu-memory-utilization"))
+    size = flags.get("kv-cache-memory-bytes")
+    return UNKNOWN if size is None else f"{int(size) / (1 << 20):,.4g}"
 
 
 def _headline(trial: Report) -> Report:

@@ -28,6 +28,9 @@ _SEARCHED = (
     "enable_chunked_prefill",
     "gpu_memory_utilization",
 )
+KV_CACHE = "kv_cache_memory_bytes"
+"""Searched only where the document asks for it, in place of the utilisation."""
+
 RECORDED_PRESETS = ("chat", "mixed")
 """Presets made of a recorded trace, so that its own arrivals can be replayed."""
 
@@ -153,13 +156,15 @@ def _engine_faults(values: Values, context: StudyContext) -> Iterator[Fault]:
 def _fixed_flag_faults(values: Values) -> Iterator[Fault]:
     """Fixed flags against the searched ones, the model and vLLM's own rules."""
     flags = _typed_flags(values.mapping("engine", "flags"))
-    for parameter in _SEARCHED:
+    sized = values.mapping("search_space", KV_CACHE)
+    for parameter in (*_SEARCHED, *((KV_CACHE,) if sized else ())):
         flag = parameter.replace("_", "-")
         if flag in flags:
             hint = f"fix it in search_space.{parameter} (low equal to high) or delete it here"
             yield Fault(f"engine.flags.{flag}", "is searched and cannot also be fixed", hint)
     low, high = _ends(values, "gpu_memory_utilization")
-    if "kv-cache-memory-bytes" in flags and low is not None and high is not None and low < high:
+    fixed_size = "kv-cache-memory-bytes" in flags and not sized
+    if fixed_size and low is not None and high is not None and low < high:
         hint = "tune one of the two: set search_space.gpu_memory_utilization low equal to high"
         message = "vLLM then ignores the searched gpu_memory_utilization when it sizes the cache"
         yield Fault("engine.flags.kv-cache-memory-bytes", message, hint)
@@ -192,14 +197,25 @@ def _ends(values: Values, parameter: str) -> tuple[float | None, float | None]:
 
 
 def _search_space_faults(values: Values) -> Iterator[Fault]:
-    for parameter in _SEARCHED:
+    for parameter in (*_SEARCHED, KV_CACHE):
         low, high = _ends(values, parameter)
         yield from _order_fault(f"search_space.{parameter}", low, high)
+    yield from _double_memory_fault(values)
     choices = values.raw("search_space", "enable_chunked_prefill", "choices")
     if isinstance(choices, list) and len(choices) == 2 and choices[0] == choices[1]:
         path = "search_space.enable_chunked_prefill.choices"
         yield Fault(path, "the same choice twice", "[true, false], or one of them")
     yield from _empty_region_faults(values)
+
+
+def _double_memory_fault(values: Values) -> Iterator[Fault]:
+    if not values.mapping("search_space", KV_CACHE):
+        return
+    share = values.mapping("search_space", "gpu_memory_utilization")
+    if share and share.get("low") != share.get("high"):
+        message = "vLLM ignores gpu_memory_utilization when the cache is sized in bytes"
+        hint = "search one of the two: delete gpu_memory_utilization, or set its low equal to high"
+        yield Fault(f"search_space.{KV_CACHE}", message, hint)
 
 
 def _order_fault(path: str, low: float | None, high: float | None) -> Iterator[Fault]:

@@ -66,6 +66,10 @@ class EngineConfig:
         return float(value)
 
     @property
+    def kv_cache_memory_bytes(self) -> int | None:
+        return _integer(self.get("kv-cache-memory-bytes"))
+
+    @property
     def max_model_len(self) -> int | None:
         return _integer(self.get("max-model-len"))
 

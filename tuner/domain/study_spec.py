@@ -46,7 +46,7 @@ class ProcessLauncherSpec(Strict):
     type: Literal["process"] = "process"
     """How the engine is started."""
     executable: Annotated[str, Field(min_length=1, max_length=4096)] = "vllm"
-    """Name on the PATH, or path, of vLLM's command. Not over HTTP."""
+    """vLLM's command: a name on the PATH, or a path relative to the study file. Not over HTTP."""
 
 
 class SimulatedEngineSpec(Strict):
@@ -104,6 +104,18 @@ class UtilizationRange(Strict):
     """Largest share that may be tried, at most 1."""
 
 
+ByteCount = Annotated[int, Field(ge=1 << 20, le=1 << 45)]
+
+
+class ByteRange(Strict):
+    """Sizes in bytes from `low` to `high`, at least one mebibyte; equal ends fix the size."""
+
+    low: ByteCount
+    """Smallest size that may be tried."""
+    high: ByteCount
+    """Largest size that may be tried."""
+
+
 class BooleanChoices(Strict):
     """Which of true and false may be tried; one of them fixes the value."""
 
@@ -122,6 +134,9 @@ class SearchSpaceSpec(Strict):
     """Whether a prompt may be processed over several steps."""
     gpu_memory_utilization: UtilizationRange = UtilizationRange(low=0.5, high=0.97)
     """Share of the GPU's memory that the engine may use."""
+    kv_cache_memory_bytes: ByteRange | None = None
+    """The KV cache's size (vLLM 0.10.2 and newer), searched in place of `gpu_memory_utilization`:
+    exact where shares of memory drift, as on a CPU's node or a GPU that others use too."""
 
 
 class BaselineSpec(Strict):

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.study_spec import SearchSpaceSpec
 from tuner.errors import Fault, InvalidStudyError
+from tuner.search.kv_cache_range import KvCacheRange
 from tuner.search.memory_forecast import UtilizationTable
 from tuner.search.rounding import round_count
 from tuner.search.space_limits import Limits, narrow, space_faults
@@ -20,6 +21,7 @@ SEQUENCES = "log2_max_num_seqs"
 TOKENS = "token_budget"
 CHUNKED = "enable_chunked_prefill"
 HEADROOM = "memory_headroom"
+KV_CACHE = "log2_kv_cache_mib"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class SearchSpace:
     Coordinates: log2 of the sequences; the token budget's position u in [0, 1] on the log scale
     from its smallest legal value (range, sequences, and max_model_len without chunked prefill) to
     the largest that fits in memory; chunked prefill; and the memory headroom in [0, 1] below the
-    largest usable utilisation (`UtilizationWindow`). So no point of the space breaks a rule between
-    parameters. A range of one value is a fixed flag and no dimension.
+    largest usable utilisation (`UtilizationWindow`), or in its place log2 of the KV cache's size.
+    So no point of the space breaks a rule between parameters. A range of one value is a fixed flag
+    and no dimension.
     """
 
     sequences: tuple[int, int]
@@ -68,6 +71,8 @@ class SearchSpace:
     headroom_span: float | None = None
     """None: down to the range's lowest, as where no memory model is known."""
     headroom_power: float = 1.0
+    kv_cache: KvCacheRange | None = None
+    """Where the cache is sized in bytes, utilisation is a fixed flag, or left to the engine."""
 
     @classmethod
     def from_spec(
@@ -81,6 +86,7 @@ class SearchSpace:
         window = UtilizationWindow(low, high, limits.ceiling, limits.floor)
         narrowed = narrow(spec, max_model_len, limits, window)
         known = limits.ceiling is not None
+        sizes = spec.kv_cache_memory_bytes
         return cls(
             sequences=narrowed.sequences,
             tokens=narrowed.tokens,
@@ -92,6 +98,7 @@ class SearchSpace:
             floor=limits.floor,
             headroom_span=HEADROOM_SPAN if known else None,
             headroom_power=HEADROOM_POWER if known else 1.0,
+            kv_cache=None if sizes is None else KvCacheRange(sizes.low, sizes.high),
         )
 
     @staticmethod
@@ -112,15 +119,21 @@ class SearchSpace:
             found.append(FloatDimension(TOKENS, 0.0, 1.0))
         if len(self.chunked) > 1:
             found.append(ChoiceDimension(CHUNKED, self.chunked))
-        if self.utilization[0] < self.utilization[1]:
+        if self.kv_cache is None and self.utilization[0] < self.utilization[1]:
             found.append(FloatDimension(HEADROOM, 0.0, 1.0))
+        if self.kv_cache is not None and self.kv_cache.low < self.kv_cache.high:
+            found.append(FloatDimension(KV_CACHE, *self.kv_cache.positions))
         return tuple(found)
 
     @property
     def flag_names(self) -> tuple[str, ...]:
         """The flags that `to_config` sets."""
-        names = ("max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization")
-        return (*names, "enable-chunked-prefill") if self.chunked else names
+        return (
+            *("max-num-seqs", "max-num-batched-tokens"),
+            *(("gpu-memory-utilization",) if self._sets_utilization else ()),
+            *(("kv-cache-memory-bytes",) if self.kv_cache is not None else ()),
+            *(("enable-chunked-prefill",) if self.chunked else ()),
+        )
 
     def token_floor(self, sequences: int, chunked: bool) -> int:
         """The smallest legal token budget with these settings."""
@@ -152,8 +165,12 @@ class SearchSpace:
         flags: dict[str, FlagValue] = {
             "max-num-seqs": sequences,
             "max-num-batched-tokens": tokens,
-            "gpu-memory-utilization": self._utilization_at(coordinates, sequences, tokens),
         }
+        if self._sets_utilization:
+            utilization = self._utilization_at(coordinates, sequences, tokens)
+            flags["gpu-memory-utilization"] = utilization
+        if self.kv_cache is not None:
+            flags["kv-cache-memory-bytes"] = self._kv_cache_at(coordinates, self.kv_cache)
         if self.chunked:
             flags["enable-chunked-prefill"] = chunked
         return flags
@@ -168,13 +185,17 @@ class SearchSpace:
         utilization, chunked = config.gpu_memory_utilization, config.enable_chunked_prefill
         if not self.chunked:
             chunked = True
-        if sequences is None or tokens is None or utilization is None or chunked is None:
+        if not self._sets_utilization:
+            utilization = self.utilization[1]
+        kv_cache = config.kv_cache_memory_bytes if self.kv_cache is not None else 0
+        if sequences is None or tokens is None or chunked is None:
+            return OutsideSpace(self._unset(config))
+        if utilization is None or kv_cache is None:
             return OutsideSpace(self._unset(config))
         reasons = [
             *self._count_reasons(sequences, tokens, chunked),
+            *self._memory_reasons(utilization, kv_cache, sequences, tokens),
         ]
-        if memory := self.window.outside(utilization, sequences, tokens):
-            reasons.append(memory)
         if reasons:
             return OutsideSpace(tuple(reasons))
         every = {
@@ -182,6 +203,7 @@ class SearchSpace:
             TOKENS: self._budget_position(sequences, tokens, chunked),
             CHUNKED: chunked,
             HEADROOM: self.window.headroom(utilization, sequences, tokens),
+            KV_CACHE: 0.0 if self.kv_cache is None else self.kv_cache.position(kv_cache),
         }
         return {dimension.name: every[dimension.name] for dimension in self.dimensions}
 
@@ -198,17 +220,16 @@ class SearchSpace:
         wanted = config.max_num_batched_tokens or _middle((floor, most))
         tokens = round(_clip(wanted, floor, most))
         low, high = self.utilization_range(sequences, tokens)
-        utilization = _clip(config.gpu_memory_utilization or high, low, high)
-        found = self.to_coordinates(
-            EngineConfig.of(
-                {
-                    "max-num-seqs": sequences,
-                    "max-num-batched-tokens": tokens,
-                    "enable-chunked-prefill": chunked,
-                    "gpu-memory-utilization": utilization,
-                }
-            )
-        )
+        flags: dict[str, FlagValue] = {
+            "max-num-seqs": sequences,
+            "max-num-batched-tokens": tokens,
+            "enable-chunked-prefill": chunked,
+            "gpu-memory-utilization": _clip(config.gpu_memory_utilization or high, low, high),
+        }
+        if (sizes := self.kv_cache) is not None:
+            wanted = config.kv_cache_memory_bytes or sizes.middle
+            flags["kv-cache-memory-bytes"] = min(max(wanted, sizes.low), sizes.high)
+        found = self.to_coordinates(EngineConfig.of(flags))
         if isinstance(found, OutsideSpace):
             raise AssertionError(f"a clipped point lies inside: {found.reasons}")
         return found
@@ -235,15 +256,16 @@ class SearchSpace:
             "floor": None if self.floor is None else self.floor.to_dict(),
             "headroom_span": self.headroom_span,
             "headroom_power": self.headroom_power,
+            "kv_cache": None if self.kv_cache is None else [self.kv_cache.low, self.kv_cache.high],
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> SearchSpace:
         """The inverse of `to_dict`; ValueError for a document of another shape.
 
-        Documents from before the last three keys have the maps of their time.
+        Documents from before the last four keys have the maps of their time.
         """
-        span = document.get("headroom_span")
+        span, sizes = document.get("headroom_span"), document.get("kv_cache")
         try:
             return cls(
                 sequences=_pair(document["sequences"], int),
@@ -256,9 +278,15 @@ class SearchSpace:
                 floor=_table(document.get("floor")),
                 headroom_span=None if span is None else _number(span, float),
                 headroom_power=_number(document.get("headroom_power", 1.0), float),
+                kv_cache=None if sizes is None else KvCacheRange(*_pair(sizes, int)),
             )
         except KeyError as error:
             raise ValueError(f"not a search space: {error} is missing") from error
+
+    @property
+    def _sets_utilization(self) -> bool:
+        """Beside a cache sized in bytes only where the document fixes it."""
+        return self.kv_cache is None or self.utilization[0] == self.utilization[1]
 
     @property
     def _tokens_vary(self) -> bool:
@@ -299,6 +327,10 @@ class SearchSpace:
             return low
         return self.window.at(coordinates[HEADROOM], sequences, tokens)
 
+    @staticmethod
+    def _kv_cache_at(coordinates: Mapping[str, float | bool], sizes: KvCacheRange) -> int:
+        return sizes.low if sizes.low == sizes.high else sizes.at(coordinates[KV_CACHE])
+
     def _budget_position(self, sequences: int, tokens: int, chunked: bool) -> float:
         floor, high = self._token_range(sequences, chunked)
         if floor == high:
@@ -321,6 +353,17 @@ class SearchSpace:
         if not floor <= tokens <= most:
             reasons.append(f"max-num-batched-tokens {tokens} is not within {floor} to {most}")
         return reasons
+
+    def _memory_reasons(
+        self, utilization: float, kv_cache: int, sequences: int, tokens: int
+    ) -> Iterator[str]:
+        outside = (
+            self.window.outside(utilization, sequences, tokens)
+            if self.kv_cache is None
+            else self.kv_cache.outside(kv_cache)
+        )
+        if outside is not None:
+            yield outside
 
 
 def _clip(value: float, low: float, high: float) -> float:

@@ -40,8 +40,9 @@ def space_faults(
             ("max_num_seqs", spec.max_num_seqs),
             ("max_num_batched_tokens", spec.max_num_batched_tokens),
             ("gpu_memory_utilization", spec.gpu_memory_utilization),
+            ("kv_cache_memory_bytes", spec.kv_cache_memory_bytes),
         )
-        if bounds.low > bounds.high
+        if bounds is not None and bounds.low > bounds.high
     ]
     if faults:
         return tuple(faults)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from tuner.domain.argv import to_argv
 from tuner.domain.engine_config import LaunchCommand
 from tuner.domain.study_spec import EngineSpec, SimulatedEngineSpec
@@ -28,7 +31,16 @@ def wall_seconds(engine: EngineSpec, engine_s: float) -> float:
     return engine_s if scale == 1.0 else max(SHORTEST_DEADLINE_S, engine_s / scale)
 
 
-def engine_argv(engine: EngineSpec, command: LaunchCommand, port: int) -> tuple[str, ...]:
+def executable_path(name: str, base_dir: Path) -> str:
+    """A name for the PATH as it is; a path as any path of a study: relative to its file."""
+    if os.sep not in name:
+        return name
+    return os.path.normpath(base_dir / Path(name).expanduser())
+
+
+def engine_argv(
+    engine: EngineSpec, command: LaunchCommand, port: int, base_dir: Path
+) -> tuple[str, ...]:
     """The exact command line of the engine on this port."""
     if isinstance(engine, SimulatedEngineSpec):
         return simulator_argv(
@@ -42,14 +54,15 @@ def engine_argv(engine: EngineSpec, command: LaunchCommand, port: int) -> tuple[
         )
     address = ("--host", HOST, "--port", str(port))
     flags = to_argv(command.config.without("host", "port"))
-    return (engine.launcher.executable, "serve", command.model, *flags, *address)
+    executable = executable_path(engine.launcher.executable, base_dir)
+    return (executable, "serve", command.model, *flags, *address)
 
 
 def launch_request(request: AttemptRequest, port: int) -> LaunchRequest:
     """What the launcher gets: argv, an allow-listed environment, where to log and listen."""
     served = request.command.config.get("served-model-name")
     return LaunchRequest(
-        argv=engine_argv(request.engine, request.command, port),
+        argv=engine_argv(request.engine, request.command, port, request.base_dir),
         env=engine_environment(dict(request.command.env)),
         host=HOST,
         port=port,

@@ -87,7 +87,8 @@ def plan_study(spec: StudySpec, base_dir: Path, asked: EngineConfig | None = Non
         attempt_s += SIMULATOR_OVERHEAD_S
     return StudyPlan(
         starts=tuple(
-            planned_start(spec, target, outlook, origin, config) for origin, config in configs
+            planned_start(spec, target, outlook, origin, config, base_dir)
+            for origin, config in configs
         ),
         restarts=restarts,
         confirmation_restarts=confirmation_starts(spec),
@@ -102,9 +103,14 @@ def plan_study(spec: StudySpec, base_dir: Path, asked: EngineConfig | None = Non
 
 
 def planned_start(
-    spec: StudySpec, target: Target, outlook: Outlook, origin: TrialOrigin, config: EngineConfig
+    spec: StudySpec,
+    target: Target,
+    outlook: Outlook,
+    origin: TrialOrigin,
+    config: EngineConfig,
+    base_dir: Path,
 ) -> PlannedStart:
-    """One start as it would happen."""
+    """One start as it would happen; relative paths are relative to `base_dir`."""
     command = target.command(config)
     verdict = check(
         target.effective(config),
@@ -114,7 +120,7 @@ def planned_start(
     return PlannedStart(
         origin=origin,
         command=command,
-        argv=engine_argv(spec.engine, command, SHOWN_PORT),
+        argv=engine_argv(spec.engine, command, SHOWN_PORT, base_dir),
         memory=outlook.memory(config),
         expected=outlook.load(config),
         rejected=verdict.reason if isinstance(verdict, PredictedInfeasible) else None,

@@ -15,7 +15,8 @@ def search_space(spec: StudySpec, target: Target) -> SearchSpace:
     ranges = spec.search_space
     forecaster = target.forecaster()
     limits = Limits()
-    if forecaster is not None:
+    # Tables of utilisation say nothing of a cache sized in bytes; each point is asked all the same.
+    if forecaster is not None and ranges.kv_cache_memory_bytes is None:
         sequences = (ranges.max_num_seqs.low, ranges.max_num_seqs.high)
         tokens = (ranges.max_num_batched_tokens.low, ranges.max_num_batched_tokens.high)
         limits = Limits(

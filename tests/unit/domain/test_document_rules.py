@@ -83,6 +83,27 @@ LONG = {"type": "constant", "value": 9000}
             "ignores the searched gpu_memory_utilization",
         ),
         (
+            {
+                "engine.flags": {"kv-cache-memory-bytes": 2**30},
+                "search_space.kv_cache_memory_bytes": {"low": 2**28, "high": 2**30},
+            },
+            "engine.flags.kv-cache-memory-bytes",
+            "is searched and cannot also be fixed",
+        ),
+        (
+            {
+                "search_space.gpu_memory_utilization": {"low": 0.5, "high": 0.9},
+                "search_space.kv_cache_memory_bytes": {"low": 2**28, "high": 2**30},
+            },
+            "search_space.kv_cache_memory_bytes",
+            "ignores gpu_memory_utilization",
+        ),
+        (
+            {"search_space.kv_cache_memory_bytes": {"low": 2**30, "high": 2**28}},
+            "search_space.kv_cache_memory_bytes",
+            "is greater than high",
+        ),
+        (
             {"engine.flags": {"max-model-len": 4096}, "model.max_model_len": 8192},
             "engine.flags.max-model-len",
             "4096 contradicts model.max_model_len 8192",
@@ -211,6 +232,11 @@ def test_a_document_that_contradicts_itself_is_refused(
         {
             "engine.flags": {"kv-cache-memory-bytes": 2**30},
             "search_space.gpu_memory_utilization": {"low": 0.9, "high": 0.9},
+        },
+        {"search_space.kv_cache_memory_bytes": {"low": 2**28, "high": 2**30}},
+        {
+            "search_space.gpu_memory_utilization": {"low": 0.9, "high": 0.9},
+            "search_space.kv_cache_memory_bytes": {"low": 2**28, "high": 2**30},
         },
         {"engine.flags": {"max-model-len": 8192}, "model.max_model_len": 8192},
         {"engine.flags": {"max-model-len": -1}},

@@ -62,6 +62,20 @@ def test_a_real_engine_is_started_with_exactly_the_planned_flags() -> None:
     assert start.memory is None
 
 
+@pytest.mark.parametrize(
+    ("named", "started"),
+    [
+        ("vllm", "vllm"),
+        ("/opt/vllm/bin/vllm", "/opt/vllm/bin/vllm"),
+        ("../.venv-vllm/bin/vllm", "/studies/.venv-vllm/bin/vllm"),
+    ],
+)
+def test_an_executable_with_a_slash_is_relative_to_the_study(named: str, started: str) -> None:
+    engine = {"kind": "vllm", "launcher": {"type": "process", "executable": named}}
+    start = plan_study(spec(engine=engine), Path("/studies/examples")).starts[0]
+    assert start.argv[0] == started
+
+
 def test_memory_is_forecast_where_model_and_gpu_are_known() -> None:
     memory = plan_study(spec(), Path()).starts[0].memory
     assert memory is not None
