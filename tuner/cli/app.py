@@ -55,6 +55,14 @@ PrintStudy = Annotated[
         "--print-study", help="With --from-command: print the study document, run nothing."
     ),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Run only if the study's engine is of this kind: vllm or simulated.",
+        metavar="KIND",
+    ),
+]
 StudyName = Annotated[str, typer.Argument(help="A study's name, `name@generation` or id.")]
 
 app = typer.Typer(
@@ -95,6 +103,7 @@ def tune(
     from_command: FromCommand = None,
     simulate: Simulate = None,
     print_study: PrintStudy = False,
+    engine: Engine = None,
     new: Annotated[
         bool, typer.Option("--new", help="Start afresh although a study of this name exists.")
     ] = False,
@@ -123,6 +132,9 @@ def tune(
         from tuner.cli.study_file import read_study, required
 
         spec = read_study(required(study, simulate=simulate, print_study=print_study))
+    from tuner.cli.study_file import require_engine
+
+    require_engine(spec, engine)
     from tuner.cli.studies import tune_study
 
     base_dir = study.resolve().parent if study is not None else Path.cwd()

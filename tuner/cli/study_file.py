@@ -11,6 +11,7 @@ from tuner.simulator.gpus import known_gpus
 from tuner.simulator.models import known_models
 
 MAX_BYTES = 4 << 20
+ENGINE_KINDS = ("vllm", "simulated")
 
 
 def read_study(path: Path) -> StudySpec:
@@ -34,6 +35,22 @@ def required(study: Path | None, *, simulate: str | None, print_study: bool) -> 
         option = "--print-study" if simulate is None else "--simulate"
         raise InvalidInputError(f"{option} needs --from-command")
     return study
+
+
+def require_engine(spec: StudySpec, kind: str | None) -> None:
+    """Raise InvalidInputError unless the study's engine is of this kind; None takes any.
+
+    So that nobody takes a simulated study's results for those of an engine.
+    """
+    if kind is None or kind == spec.engine.kind:
+        return
+    if kind not in ENGINE_KINDS:
+        known = " or ".join(ENGINE_KINDS)
+        raise InvalidInputError(f"--engine {kind} is not known", hint=f"it is {known}")
+    raise InvalidInputError(
+        f"the study's engine is {spec.engine.kind}, not {kind}",
+        hint=f"set engine.kind: {kind} in the study, or leave --engine out",
+    )
 
 
 def read_text(path: Path) -> str:
