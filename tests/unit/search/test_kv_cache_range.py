@@ -18,8 +18,13 @@ SIZES = KvCacheRange(4 * MIB, 64 * MIB)
 sizes = st.tuples(st.integers(MIB, 1 << 45), st.integers(MIB, 1 << 45)).map(sorted)
 
 
-def sized_space(low: int = 4 * MIB, high: int = 64 * MIB, **more: UtilizationRange) -> SearchSpace:
-    spec = SearchSpaceSpec(kv_cache_memory_bytes=ByteRange(low=low, high=high), **more)
+def sized_space(
+    low: int = 4 * MIB, high: int = 64 * MIB, utilization: UtilizationRange | None = None
+) -> SearchSpace:
+    spec = SearchSpaceSpec(
+        kv_cache_memory_bytes=ByteRange(low=low, high=high),
+        gpu_memory_utilization=utilization or UtilizationRange(low=0.5, high=0.97),
+    )
     return SearchSpace.from_spec(spec, 4096)
 
 
@@ -65,7 +70,7 @@ def test_the_size_takes_the_place_of_the_utilisation() -> None:
 
 
 def test_a_fixed_utilisation_stays_a_flag_beside_the_size() -> None:
-    space = sized_space(gpu_memory_utilization=UtilizationRange(low=0.3, high=0.3))
+    space = sized_space(utilization=UtilizationRange(low=0.3, high=0.3))
     assert space.to_config(middle_of(space))["gpu-memory-utilization"] == 0.3
 
 
