@@ -13,6 +13,13 @@ TOKENS_DOWN = Remedy("max_num_batched_tokens", "down")
 SEQS_DOWN = Remedy("max_num_seqs", "down")
 TP_UP = Remedy("tensor_parallel_size", "up")
 QUANTISE = Remedy("quantization", "set")
+MORE_HOST_MEMORY = (
+    Remedy("host_memory", "up"),
+    Remedy("load_format/streamer concurrency", "down"),
+    Remedy("mm_processor_cache_gb", "down"),
+    Remedy("swap_space(<=0.17)", "down", 0),
+    TP_UP,
+)
 
 CORE_FAILED = (
     "(APIServer pid=70) RuntimeError: Engine core initialization failed. See root cause above. "
@@ -584,7 +591,7 @@ SURROUNDINGS = (
         "Out of memory: Killed process 4242 (python) total-vm:1kB",
         "host_oom",
         "any",
-        remedies=(Remedy("host_memory", "up"), Remedy("mm_processor_cache_gb", "down")),
+        remedies=MORE_HOST_MEMORY,
     ),
     LogCase(
         "host_allocation_refused",

@@ -247,6 +247,57 @@ def doctor(
     raise typer.Exit(show(load_settings(database_url=database_url, state_dir=state_dir), output))
 
 
+@app.command()
+def diagnose(
+    log: Annotated[
+        str | None, typer.Argument(help="An engine's log; - reads standard input.")
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metrics",
+            help="A live /metrics URL, or saved scrapes: one counts from the engine's start, two "
+            "are a window's ends.",
+            metavar="URL|FILE",
+        ),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare",
+            help="Two starts: logs, launch commands or JSON reports.",
+            metavar="OLD NEW",
+        ),
+    ] = None,
+    exit_status: Annotated[
+        int | None,
+        typer.Option("--exit-status", help="How the engine ended: 0, 1, 137, -9 for SIGKILL."),
+    ] = None,
+    kernel_log: Annotated[
+        Path | None,
+        typer.Option(
+            "--kernel-log", help="dmesg, or `kubectl describe pod`: who killed the engine."
+        ),
+    ] = None,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="The engine had served, although the log lost that.")
+    ] = False,
+    window: Annotated[
+        float, typer.Option("--window", help="Seconds over which a live endpoint is watched.")
+    ] = 5.0,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Say what happened to an engine, what to change and why.
+
+    JSON has exactly the keys class, phase, remedies, tunable, retry_same_config, facts and
+    evidence, with the identifiers of docs/diagnosis.md.
+    """
+    from tuner.cli.diagnosing import Question, show
+
+    question = Question(log, exit_status, kernel_log, ready, tuple(metrics or ()), window, compare)
+    raise typer.Exit(show(question, output))
+
+
 @study_app.command("list")
 def study_list(
     output: Output = OutputFormat.TABLE,

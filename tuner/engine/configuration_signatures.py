@@ -1,4 +1,4 @@
-"""Signatures of what is wrong before anything runs: flags, configuration, model."""
+"""Signatures of what is wrong before anything runs: flags and their values."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def knob_of(flag: str) -> str:
 def _unrecognized(hit: Hit) -> Reading:
     flags = tuple(word for word in hit.match["arguments"].split() if word.startswith("-"))
     remedies = tuple(Remedy(knob_of(flag.split("=")[0]), "drop") for flag in flags)
+    if not flags and hit.match["arguments"].split()[0] in ("serve", "vllm"):
+        # Newer images start `vllm serve` themselves and take a second one for an argument.
+        remedies = (Remedy("entrypoint", "set", "vllm"),)
     return Reading(remedies, {"flags": flags})
 
 
@@ -105,17 +108,14 @@ def _heads(hit: Hit) -> Reading:
     return Reading((remedy,), {"attention_heads": heads, "tensor_parallel_size": hit.whole("tp")})
 
 
-def _world_size(hit: Hit) -> Reading:
+def world_size(hit: Hit) -> Reading:
+    """More ranks than GPUs: the text names both."""
     world, gpus = hit.whole("world"), hit.whole("gpus")
     remedy = Remedy("tensor_parallel_size", "down", gpus)
     return Reading((remedy,), {"world_size": world, "gpus": gpus}, ratio(world, gpus))
 
 
-def _reason(reason: str) -> Callable[[Hit], Reading]:
-    return lambda _hit: Reading(facts={"reason": reason})
-
-
-def _rejected(
+def rejected(
     pattern: str,
     summary: str,
     read: Callable[[Hit], Reading],
@@ -124,26 +124,19 @@ def _rejected(
     precedence: int = EXPLICIT,
     tunable: bool = True,
     quoted: tuple[int, int] = (0, 0),
+    phase: Phase | None = Phase.CONFIG,
 ) -> Signature:
+    """A configuration that the engine refuses. What no searched flag changes stops the study."""
     return Signature(
         "config_rejected",
         _re(pattern),
-        Phase.CONFIG,
+        phase,
         consequence,
         summary,
         tunable=tunable,
         precedence=precedence,
         read=read,
         quoted=quoted,
-    )
-
-
-def _unavailable(
-    pattern: str, reason: str, summary: str, *, phase: Phase = Phase.CONFIG, retry: bool = False
-) -> Signature:
-    consequence = _RETRY if retry else _STOP
-    return Signature(
-        "model_unavailable", _re(pattern), phase, consequence, summary, read=_reason(reason)
     )
 
 
@@ -193,125 +186,82 @@ BAD_FLAG = (
 )
 
 CONFIG_REJECTED = (
-    _rejected(
+    rejected(
         r"max_num_batched_tokens \((?P<tokens>\d+)\) must be greater than or equal to "
         r"max_num_seqs \((?P<seqs>\d+)\)",
         "a token budget of {tokens} is smaller than {seqs} sequences",
         _tokens_below_seqs,
     ),
-    _rejected(
+    rejected(
         r"max_num_batched_tokens \((?P<tokens>\d+)\) is smaller than max_model_len "
         r"\((?P<length>\d+)\)",
         "without chunked prefill a token budget of {tokens} cannot hold {length} tokens",
         _tokens_below_length,
     ),
-    _rejected(
+    rejected(
         r"GPU memory utilization must be less than 1\.0",
         "gpu_memory_utilization is a share: at most 1",
         _utilization_above_one,
     ),
-    _rejected(
+    rejected(
         r"Input should be (?P<sign>greater|less) than(?: or equal to)? (?P<limit>-?\d+)",
         "a value is outside its range",
         _out_of_range,
         quoted=(1, 0),
     ),
-    _rejected(
+    rejected(
         r"User-specified max_model_len \((?P<length>\d+)\) is greater than the derived "
         r"max_model_len \(\w+=(?P<derived>\d+)",
         "max_model_len {length} is more than the model's {derived}",
         _longer_than_model,
         consequence=_STOP,
     ),
-    _rejected(
+    rejected(
         r"long_prefill_token_threshold \((?P<value>\d+)\) cannot be greater than the "
         r"max_model_len \((?P<limit>\d+)\)",
         "long_prefill_token_threshold {value} is more than max_model_len {limit}",
         _second_at_most_first("max_model_len", "long_prefill_token_threshold"),
     ),
-    _rejected(
+    rejected(
         r"max_num_active_seqs \((?P<value>\d+)\) cannot be greater than max_num_seqs "
         r"\((?P<limit>\d+)\)",
         "max_num_active_seqs {value} is more than max_num_seqs {limit}",
         _second_at_most_first("max_num_seqs", "max_num_active_seqs"),
     ),
-    _rejected(
+    rejected(
         r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size "
         r"\((?P<tp>\d+)\)",
         "{heads} attention heads cannot be split over {tp} GPUs",
         _heads,
+        consequence=_STOP,
     ),
-    _rejected(
+    rejected(
         r"World size \((?P<world>\d+)\) is larger than the number of available GPUs "
         r"\((?P<gpus>\d+)\)",
         "{world} GPUs are asked for and {gpus} are there",
-        _world_size,
+        world_size,
+        consequence=_STOP,
     ),
-    _rejected(
+    rejected(
         r"Concurrent Partial Prefill is not supported",
         "this engine never supported concurrent partial prefills",
         just(
             Remedy("max_num_partial_prefills", "drop"),
             Remedy("long_prefill_token_threshold", "set"),
         ),
+        consequence=_STOP,
     ),
-    _rejected(
+    rejected(
         r"Consider increasing max_num_batched_tokens",
         "the token budget leaves no room for the draft tokens of speculative decoding",
         just(Remedy("max_num_batched_tokens", "up")),
     ),
-    Signature(
-        "config_rejected",
-        _re(r"Bfloat16 is only supported on GPUs with compute capability"),
-        Phase.INIT,
-        _STOP,
-        "this GPU has no bfloat16",
-        read=just(Remedy("dtype", "set", "half")),
-    ),
-    _rejected(
+    rejected(
         r"\d+ validation errors? for \w*Config\b",
         "the engine refuses its configuration",
         lambda _hit: Reading(),
         precedence=CONSEQUENCE,
         tunable=False,
         quoted=(0, 2),
-    ),
-)
-
-MODEL = (
-    Signature(
-        "model_unsupported",
-        _re(r"Model architectures \[.*\] (?:are not supported for now|failed to be inspected)"),
-        Phase.CONFIG,
-        _STOP,
-        "this engine does not support the model's architecture",
-    ),
-    _unavailable(
-        r"GatedRepoError|Cannot access gated repo|gated repo",
-        "gated",
-        "the model is gated: accept its licence and give the engine an HF_TOKEN",
-    ),
-    _unavailable(
-        r"outgoing traffic has been disabled",
-        "offline",
-        "the model is not in the local cache and the engine is told to stay offline",
-    ),
-    _unavailable(
-        r"LocalEntryNotFoundError|couldn't connect to '?https?://",
-        "network_or_cache",
-        "the model is not in the local cache and the hub cannot be reached",
-        retry=True,
-    ),
-    _unavailable(
-        r"Invalid repository ID or local directory specified|HFValidationError: Repo id must be"
-        r"|RepositoryNotFoundError",
-        "not_found",
-        "there is no such model on the hub or on this host",
-    ),
-    _unavailable(
-        r"Cannot find any model weights with",
-        "no_weights",
-        "the model's directory holds no weights",
-        phase=Phase.LOAD,
     ),
 )

@@ -15,6 +15,7 @@ from tuner.engine.log_record import LogRecord
 from tuner.engine.memory_signatures import OUT_OF_MEMORY, frame_phase, out_of_memory
 from tuner.engine.signature import Hit, Signature
 from tuner.engine.signatures import SIGNATURES
+from tuner.engine.surroundings_signatures import MORE_HOST_MEMORY
 
 EVIDENCE_CHARACTERS = 500
 _AFTER_LINES = 4
@@ -124,7 +125,7 @@ def _read(case: _Case, candidate: _Candidate) -> Diagnosis:
     after = [line.text for line in record.around(at, 0, _AFTER_LINES)[1:]]
     hit = Hit(candidate.match, "\n".join(before), "\n".join(after), record.facts)
     reading = signature.read(hit)
-    phase = signature.phase or record.phases[at] or signature.phase_unknown
+    phase = signature.phase or _reached(record, at) or signature.phase_unknown
     evidence = record.around(at, *signature.quoted)
     words = {name: text or "?" for name, text in candidate.match.groupdict().items()}
     return _diagnosis(
@@ -141,6 +142,13 @@ def _read(case: _Case, candidate: _Candidate) -> Diagnosis:
     )
 
 
+def _reached(record: LogRecord, at: int) -> Phase | None:
+    """How far the writer had come; a line that no process signed counts for all of them."""
+    if record.phases[at] is not None or record.lines[at].process:
+        return record.phases[at]
+    return record.phase
+
+
 def _killed(case: _Case) -> Diagnosis | None:
     if not case.ended_by_itself or case.returncode not in _KILLED:
         return None
@@ -151,7 +159,7 @@ def _killed(case: _Case) -> Diagnosis | None:
         Consequence.RETRY,
         "the engine was killed from outside, most likely for the host's memory",
         case.record.lines[-2:],
-        remedies=(Remedy("host_memory", "up"), Remedy("mm_processor_cache_gb", "down")),
+        remedies=MORE_HOST_MEMORY,
     )
 
 

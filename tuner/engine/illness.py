@@ -14,7 +14,9 @@ WRAPPER = re.compile(
     r"EngineDeadError|EngineCore encountered (?:an issue|a fatal error)|EngineCore failed to start"
     r"|Engine core initialization failed|WorkerProc (?:initialization failed|failed to start)"
     r"|Engine core proc \S+ died unexpectedly|Worker proc \S+ died unexpectedly"
-    r"|engine core exited unexpectedly"
+    r"|engine core exited unexpectedly|MQEngineDeadError|AsyncEngineDeadError|EngineGenerateError"
+    r"|Engine process failed to start|Background loop (?:has errored|is stopped)"
+    r"|Worker failed with error '|EngineCore hit an exception"
 )
 """Consequences of a cause that is told elsewhere, or nowhere."""
 _EXCEPTION = re.compile(r"^(?:[\w]+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?::|$)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -11,8 +12,16 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _PROCESS = re.compile(
     r"\((?P<name>(?:APIServer|ApiServer|EngineCore|VllmWorker|Worker|RayWorker)[\w.-]*"
-    r"(?: rank=\d+)?) pid=(?P<pid>\d+)(?:, ip=[\w.:]+)?\)\s?"
+    r"(?:[ _](?:rank=\d+|[A-Z]{2,3}\d+))*) pid=(?P<pid>\d+)(?:, ip=[\w.:]+)?\)\s?"
 )
+"""Older versions wrote `VllmWorker rank=0`, then `VllmWorker TP0`, then `Worker_TP0`."""
+_SUPERVISOR = re.compile(
+    r"(?:[\w.-]+ +\| )?(?:\[pod/[^\]]+\] )?"
+    r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)? "
+    r"(?:std(?:out|err) [FP] )?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S+ [\w./-]+\[\d+\]: )?"
+)
+"""What compose, kubectl, docker -t, containerd and journald put in front of a line."""
 _LEVEL = re.compile(
     r"\b(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+"
     r"(?:(?:\d{4}-)?\d\d-\d\d[ T][\d:.,]+\s+)?(?:\[[\w./ -]+:\d+\]|[\w./-]+:\d+\])\s?"
@@ -31,6 +40,9 @@ _SECRETS = (
     ),
     re.compile(r"(?i)(?<=hf_token[=:])\s*[^\s,)]+|(?<=['\"]hf_token['\"]: )['\"][^'\"]*['\"]"),
 )
+
+
+WORKER_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +66,7 @@ class LogLine:
     def depth(self) -> int:
         """Worker 3, engine core 2, API server 1, unnamed 0: causes are told by the deepest."""
         if "Worker" in self.process:
-            return 3
+            return WORKER_DEPTH
         if self.process.startswith("EngineCore"):
             return 2
         return 1 if self.process else 0
@@ -76,6 +88,21 @@ def read_lines(log: str) -> tuple[LogLine, ...]:
     return tuple(_read(line, overwritten) for line, overwritten in lines if line)
 
 
+def _message(line: str) -> tuple[str, str | None]:
+    """The text and level of a line that a JSON formatter wrote; any other line is left alone."""
+    if not line.startswith('{"'):
+        return line, None
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return line, None
+    text = document.get("message", document.get("msg")) if isinstance(document, dict) else None
+    if not isinstance(text, str):
+        return line, None
+    level = document.get("levelname", document.get("level"))
+    return text, str(level).upper() if level is not None else None
+
+
 def redact(text: str) -> str:
     """Without access tokens and keys: engines print their arguments."""
     for pattern in _SECRETS:
@@ -84,12 +111,13 @@ def redact(text: str) -> str:
 
 
 def _read(line: str, overwritten: bool) -> LogLine:
-    process, pid, rest = "", None, line
-    found = _PROCESS.search(line, 0, _PREFIX_REACH)
+    supervisor = _SUPERVISOR.match(line)
+    text, level = _message(line[supervisor.end() :] if supervisor else line)
+    process, pid, rest = "", None, text
+    found = _PROCESS.search(rest, 0, _PREFIX_REACH)
     while found is not None:
         process, pid, rest = found["name"], int(found["pid"]), rest[found.end() :]
         found = _PROCESS.match(rest)
-    level = None
     leveled = _LEVEL.search(rest, 0, _PREFIX_REACH) or _UVICORN_LEVEL.match(rest)
     if leveled is not None:
         level, rest = leveled["level"], rest[leveled.end() :]

@@ -65,20 +65,19 @@ class LogRecord:
         return "\n".join(reversed(frames))
 
     def around(self, at: int, before: int, after: int) -> tuple[LogLine, ...]:
-        """Line `at` with so many lines of its writer before and after it, without progress bars."""
+        """Line `at` with so many lines of its writer before and after it.
+
+        Progress bars and what informs of something else are left out.
+        """
         line = self.lines[at]
         reach = _NEIGHBOUR_REACH
-        above = [
-            other
-            for other in self.lines[max(0, at - reach) : at]
-            if other.writer == line.writer and not other.overwritten
-        ]
-        below = [
-            other
-            for other in self.lines[at + 1 : at + 1 + reach]
-            if other.writer == line.writer and not other.overwritten
-        ]
+        above = [o for o in self.lines[max(0, at - reach) : at] if _belongs(o, line)]
+        below = [o for o in self.lines[at + 1 : at + 1 + reach] if _belongs(o, line)]
         return (*above[len(above) - min(before, len(above)) :], line, *below[:after])
+
+
+def _belongs(other: LogLine, line: LogLine) -> bool:
+    return other.writer == line.writer and other.may_fail and not other.overwritten
 
 
 def _last_start(lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

@@ -140,7 +140,7 @@ MEMORY = (
     ),
     Signature(
         "kv_none",
-        _re(r"No available memory for the cache blocks"),
+        _re(r"No available memory for the cache blocks|Cannot auto-fit max_model_len"),
         Phase.KV_SIZING,
         _INFEASIBLE,
         "after weights and activations nothing is left for the KV cache",
@@ -210,6 +210,7 @@ MEMORY = (
         Phase.LOAD,
         _STOP,
         "the model's weights do not fit into the GPU's memory; no utilisation changes that",
+        tunable=False,
         read=lambda _hit: Reading((_UP_TP, Remedy("quantization", "set"))),
     ),
     Signature(
@@ -228,16 +229,35 @@ MEMORY = (
 
 _NUMBER = r"[\d.]+ [KMG]iB"
 OUT_OF_MEMORY = _re(
-    r"(?:torch\.(?:cuda\.)?OutOfMemoryError|(?:CUDA|HIP) out of memory|CUDA error: out of memory)"
+    r"(?:torch\.(?:cuda\.)?OutOfMemoryError|(?:CUDA|HIP|XPU) out of memory"
+    r"|(?:CUDA|HIP)(?: driver)? error: out of memory|Triton Error \[\w+\]: out of memory"
+    r"|[Cc]uda failure(?: \d+)? '?\"?out of memory|cudaErrorMemoryAllocation"
+    r"|CUBLAS_STATUS_ALLOC_FAILED)"
     rf"(?:.*?Tried to allocate (?P<tried>{_NUMBER}))?"
     rf"(?:.*?of which (?P<free>{_NUMBER}) is free)?"
 )
 _FRAMES = (
-    (_re(r"\bdetermine_available_memory\b|\bprofile_run\b|\bprofile_cudagraph"), Phase.PROFILE),
+    (
+        _re(
+            r"\bdetermine_(?:available_memory|num_available_blocks)\b|\bprofile_run\b|\bprofile_cudagraph"
+        ),
+        Phase.PROFILE,
+    ),
     (_re(r"\bcapture_model\b|cudagraph_utils|\b_?capture_cudagraphs\b"), Phase.CAPTURE),
-    (_re(r"\b_dummy_(?:sampler|pooler)_run\b|warm_?up_model\b|kernel_warmup"), Phase.WARMUP),
+    (
+        _re(
+            r"\b_dummy_(?:sampler|pooler)_run\b|warm_?up_model\b|kernel_warmup|warmup\.py\b|warmup_kernels"
+        ),
+        Phase.WARMUP,
+    ),
     (_re(r"\b_?allocate_kv_cache|\binitialize_kv_cache\b"), Phase.KV_SIZING),
-    (_re(r"\bload_weights\b|\bload_model\b|\binitialize_model\b|default_loader"), Phase.LOAD),
+    (
+        _re(
+            r"\bload_weights\b|\bload_model\b|\binitialize_model\b|default_loader"
+            r"|process_weights_after_loading|\bcreate_weights\b"
+        ),
+        Phase.LOAD,
+    ),
     (_re(r"\bexecute_model\b"), Phase.SERVING),
 )
 """Ordered: profiling and warming up call what comes after them here."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.domain.diagnosis import Phase
-from tuner.engine.log_lines import LogLine
+from tuner.engine.log_lines import WORKER_DEPTH, LogLine
 
 ORDER = (
     Phase.ARGPARSE,
@@ -37,7 +37,7 @@ MILESTONES = (
         re.compile(r"non-default args: |vLLM API server version |args: Namespace"), Phase.CONFIG
     ),
     Milestone(re.compile(r"Initializing an? (?:V\d )?LLM engine \(v"), Phase.INIT, shared=True),
-    Milestone(re.compile(r"Starting to load model"), Phase.LOAD),
+    Milestone(re.compile(r"Starting to load model|Loading \w+ checkpoint shards: +\d"), Phase.LOAD),
     Milestone(re.compile(r"Model loading took|Loading model weights took"), Phase.PROFILE),
     Milestone(
         re.compile(
@@ -55,15 +55,24 @@ MILESTONES = (
         Phase.WARMUP,
         shared=True,
     ),
-    Milestone(re.compile(READY_LINE), Phase.SERVING, shared=True),
+    Milestone(
+        re.compile(rf"{READY_LINE}|Avg generation throughput: |\"POST /v1/\S+ HTTP/"),
+        Phase.SERVING,
+        shared=True,
+    ),
 )
 """A capture bar may run before `Available KV cache memory` (the estimate of 0.18 and later), so it
 is no milestone. The engine core prints the KV size for its workers."""
 
 
 def phases(lines: Sequence[LogLine]) -> tuple[Phase | None, ...]:
-    """The phase of the writing process at each line; None while nothing tells."""
+    """The phase of the writing process at each line; None while nothing tells.
+
+    Newer versions let only the first rank print milestones, and ranks advance together: a worker
+    that printed none is where its sisters are.
+    """
     own: dict[str, Phase] = {}
+    workers: set[str] = set()
     shared: Phase | None = None
     found = []
     for line in lines:
@@ -73,8 +82,17 @@ def phases(lines: Sequence[LogLine]) -> tuple[Phase | None, ...]:
                     shared = latest(shared, milestone.phase)
                 else:
                     own[line.writer] = latest(own.get(line.writer), milestone.phase)
-        found.append(_latest_or_none(own.get(line.writer), shared))
+        reached = own.get(line.writer)
+        if reached is None and line.depth == WORKER_DEPTH:
+            reached = _furthest(own[writer] for writer in workers if writer in own)
+        if line.depth == WORKER_DEPTH:
+            workers.add(line.writer)
+        found.append(_latest_or_none(reached, shared))
     return tuple(found)
+
+
+def _furthest(phases: Iterable[Phase]) -> Phase | None:
+    return max(phases, key=ORDER.index, default=None)
 
 
 def latest(one: Phase | None, other: Phase) -> Phase:

@@ -35,6 +35,11 @@ def _word(pattern: str) -> FactPattern:
     return FactPattern(re.compile(pattern), str)
 
 
+def _flag(pattern: str, value: str) -> FactPattern:
+    """A line that says something by being there."""
+    return FactPattern(re.compile(pattern), lambda _text: value)
+
+
 FACT_PATTERNS = (
     _word(r"Initializing an? (?:V\d )?LLM engine \(v(?P<version>[^)]+)\)"),
     _word(r"vLLM API server version (?P<version>\S+)"),
@@ -46,6 +51,15 @@ FACT_PATTERNS = (
     _number(r"torch\.compile (?:took|takes) (?P<compile_s>[\d.]+) s in total"),
     _number(r"Estimated CUDA graph memory: (?P<graph_est_gib>-?[\d.]+) GiB"),
     _number(r"equivalent to --gpu-memory-utilization=(?P<equiv_util>[\d.]+) without CUDA graph"),
+    _number(
+        r"[Mm]aintain the same effective KV cache.*?increase --gpu-memory-utilization to "
+        r"(?P<suggested_util>[\d.]+\d)"
+    ),
+    _flag(r"(?P<graph_profiling>CUDA graph memory profiling is enabled)", "enabled"),
+    _flag(r"(?P<compile_cache>Directly load the compiled graph)", "warm"),
+    _flag(
+        r"(?P<compile_cache>(?:Cache the (?:compiled )?graph|saved AOT compiled function))", "cold"
+    ),
     _number(r"Available KV cache memory: (?P<available_kv_gib>-?[\d.]+) GiB"),
     _number(r"memory reserved for KV Cache is (?P<available_kv_gib>-?[\d.]+) ?GiB"),
     _number(r"(?:Auto|Explicitly) set \((?P<available_kv_gib>-?[\d.]+)/[\d.]+\) GiB for KV cache"),

@@ -19,8 +19,8 @@ def _waited(hit: Hit) -> Reading:
     )
 
 
-def _died_worker(hit: Hit) -> Reading:
-    return Reading(facts={"worker": hit.match["worker"], "exit_code": -9})
+def _killed_worker(hit: Hit) -> Reading:
+    return Reading(facts={"worker": hit.match["worker"], "exit_code": hit.whole("code")})
 
 
 def _bytes_refused(hit: Hit) -> Reading:
@@ -31,12 +31,26 @@ def _bytes_refused(hit: Hit) -> Reading:
     )
 
 
+MORE_HOST_MEMORY = (
+    Remedy("host_memory", "up"),
+    Remedy("load_format/streamer concurrency", "down"),
+    Remedy("mm_processor_cache_gb", "down"),
+    Remedy("swap_space(<=0.17)", "down", 0),
+    Remedy("tensor_parallel_size", "up"),
+)
+
 SURROUNDINGS = (
     Signature(
         "no_device",
         _re(
             r"Failed to infer device type|No CUDA GPUs are available"
-            r"|CUDA driver initialization failed"
+            r"|CUDA driver initialization failed|Found no NVIDIA driver on your system"
+            r"|NVIDIA driver on your system is too old|CUDA driver version is insufficient"
+            r"|no CUDA-capable device|No HIP GPUs are available|no ROCm-capable device"
+            r"|no kernel image is available for execution|Unexpected error from cudaGetDeviceCount"
+            r"|unsupported display driver / cuda driver combination"
+            r"|lib(?:cuda|cudart|nvidia-ml)\.so\S*: cannot open shared object"
+            r"|could not select device driver"
         ),
         Phase.INIT,
         _STOP,
@@ -44,34 +58,57 @@ SURROUNDINGS = (
     ),
     Signature(
         "port_in_use",
-        _re(r"\[Errno 98\].*[Aa]ddress already in use"),
+        _re(
+            r"\[Errno (?:98|48)\].*[Aa]ddress already in use|ZMQError: Address already in use"
+            r"|\bEADDRINUSE\b"
+        ),
         Phase.INIT,
         _RETRY,
         "the port is taken by another process",
     ),
     Signature(
         "memory_profile_race",
-        _re(r"Error in memory profiling\. Initial free memory"),
+        _re(r"Error in memory profiling\. (?:Initial free memory|This happens when)"),
         Phase.PROFILE,
         _RETRY,
         "another process freed GPU memory while the engine measured it",
     ),
     Signature(
         "host_oom",
-        _re(r"Out of memory: Killed process|oom-kill:|\bOOMKilled\b"),
+        _re(
+            r"[Oo]ut of memory: Killed process|oom-kill:|\bOOMKilled\b|oom_reaper: reaped process"
+            r"|Task was killed due to the node running low on memory|invoked oom-killer"
+        ),
         None,
         _STOP,
-        "the host ran out of memory and killed the engine",
-        read=just(Remedy("host_memory", "up"), Remedy("mm_processor_cache_gb", "down")),
+        "the host or its memory limit ran out, and the engine was killed",
+        read=just(*MORE_HOST_MEMORY),
     ),
     Signature(
         "host_oom",
-        _re(r"Worker proc (?P<worker>\S+) died unexpectedly \(exit code: -9\)"),
+        _re(r"Worker proc (?P<worker>\S+) died unexpectedly \(exit code: (?P<code>-9|137)\)"),
         None,
         _RETRY,
         "worker {worker} was killed, most likely for the host's memory",
         precedence=CONSEQUENCE,
-        read=_died_worker,
+        read=_killed_worker,
+    ),
+    Signature(
+        "host_oom",
+        _re(r"Failed core proc\(s\): \{[^}]*'(?P<worker>\w+)': (?P<code>-9|137)\b"),
+        None,
+        _RETRY,
+        "engine core {worker} was killed, most likely for the host's memory",
+        precedence=CONSEQUENCE,
+        read=_killed_worker,
+    ),
+    Signature(
+        "host_oom",
+        _re(r"\[Errno 12\] Cannot allocate memory|\bMemoryError\b(?!\w)|std::bad_alloc"),
+        None,
+        _STOP,
+        "the host has no memory left for the engine",
+        read=just(*MORE_HOST_MEMORY),
     ),
     Signature(
         "host_oom",
@@ -83,10 +120,21 @@ SURROUNDINGS = (
         read=_bytes_refused,
     ),
     Signature(
+        "disk_full",
+        _re(r"\[Errno 28\] No space left on device(?!: '?/(?:dev/shm|psm_))|\(os error 28\)"),
+        None,
+        _STOP,
+        "a disk is full: the model's cache, the compile cache or the temporary directory",
+        read=just(Remedy("disk_space", "up"), Remedy("download_dir", "set")),
+    ),
+    Signature(
         "nccl",
         _re(
             r"NCCL error|ncclUnhandledCudaError|unhandled system error|ncclSystemError"
-            r"|creating shared memory segment /dev/shm"
+            r"|shared memory segment /dev/shm|ncclInternalError|ncclInvalidUsage|ncclRemoteError"
+            r"|[Uu]nexpected bus error|\bSIGBUS\b|Duplicate GPU detected|ibv_reg_mr failed"
+            r"|Watchdog caught collective operation timeout"
+            r"|No space left on device: '?/(?:dev/shm/)?(?:psm_|nccl-|sem\.|torch_)"
         ),
         None,
         _RETRY,
@@ -107,7 +155,11 @@ SURROUNDINGS = (
     ),
     Signature(
         "startup_timeout",
-        _re(r"KeyboardInterrupt: terminated|failed startup probe"),
+        _re(
+            r"KeyboardInterrupt: terminated|[Ff]ailed startup probe|Startup probe failed"
+            r"|Timed out waiting for engines? to send initial message"
+            r"|Did not receive response from front-end process"
+        ),
         None,
         _RETRY,
         "the engine was told to end before it had started",

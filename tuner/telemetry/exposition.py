@@ -27,6 +27,19 @@ class EngineMetric(Enum):
     TTFT_COUNT = "ttft_count"
     ITL_SUM_S = "itl_sum_s"
     ITL_COUNT = "itl_count"
+    TPOT_SUM_S = "tpot_sum_s"
+    """Per request; `ITL` is per token. Dashboards mix them up."""
+    TPOT_COUNT = "tpot_count"
+    E2E_SUM_S = "e2e_sum_s"
+    E2E_COUNT = "e2e_count"
+    QUEUE_SUM_S = "queue_sum_s"
+    QUEUE_COUNT = "queue_count"
+    STEP_TOKENS_SUM = "step_tokens_sum"
+    STEP_COUNT = "step_count"
+    CACHED_PROMPT_TOKENS = "cached_prompt_tokens"
+    REJECTED_REQUESTS = "rejected_requests"
+    PREFIX_HIT_RATE = "prefix_hit_rate"
+    """Only engines of the V0 line (0.9 and earlier) report the rate itself."""
     GPU_UTILIZATION = "gpu_utilization"
     """Read from the driver, never from `/metrics`: it has no source below."""
     SIMULATED_BUSY_S = "simulated_busy_s"
@@ -49,6 +62,25 @@ class Source:
     combine: Combine = Combine.SUM
 
 
+def _total(*names: str) -> Source:
+    """A counter, by its names on the wire without prefix and suffix, newest first."""
+    return Source(tuple(f"vllm:{name}_total" for name in names), is_counter=True)
+
+
+def _sum(*names: str) -> Source:
+    return Source(tuple(f"vllm:{name}_sum" for name in names), is_counter=True)
+
+
+def _count(*names: str) -> Source:
+    return Source(tuple(f"vllm:{name}_count" for name in names), is_counter=True)
+
+
+_ITL = ("inter_token_latency_seconds", "time_per_output_token_seconds")
+"""The old name means the same: the gap between two tokens of a request."""
+_TPOT = "request_time_per_output_token_seconds"
+_STEP = "iteration_tokens_total"
+"""A histogram in spite of its name: tokens computed in one step of the engine."""
+
 SOURCES: Mapping[EngineMetric, Source] = {
     EngineMetric.RUNNING: Source(("vllm:num_requests_running",), is_counter=False),
     EngineMetric.WAITING: Source(("vllm:num_requests_waiting",), is_counter=False),
@@ -57,28 +89,29 @@ SOURCES: Mapping[EngineMetric, Source] = {
         is_counter=False,
         combine=Combine.MEAN,
     ),
-    EngineMetric.PREEMPTIONS: Source(("vllm:num_preemptions_total",), is_counter=True),
-    EngineMetric.PROMPT_TOKENS: Source(("vllm:prompt_tokens_total",), is_counter=True),
-    EngineMetric.GENERATION_TOKENS: Source(("vllm:generation_tokens_total",), is_counter=True),
-    EngineMetric.PREFIX_QUERIES: Source(
-        ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
-        is_counter=True,
+    EngineMetric.PREEMPTIONS: _total("num_preemptions"),
+    EngineMetric.PROMPT_TOKENS: _total("prompt_tokens"),
+    EngineMetric.GENERATION_TOKENS: _total("generation_tokens"),
+    EngineMetric.CACHED_PROMPT_TOKENS: _total("prompt_tokens_cached"),
+    EngineMetric.PREFIX_QUERIES: _total("prefix_cache_queries", "gpu_prefix_cache_queries"),
+    EngineMetric.PREFIX_HITS: _total("prefix_cache_hits", "gpu_prefix_cache_hits"),
+    EngineMetric.PREFIX_HIT_RATE: Source(
+        ("vllm:gpu_prefix_cache_hit_rate",), is_counter=False, combine=Combine.MEAN
     ),
-    EngineMetric.PREFIX_HITS: Source(
-        ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
-        is_counter=True,
-    ),
-    EngineMetric.FINISHED_REQUESTS: Source(("vllm:request_success_total",), is_counter=True),
-    EngineMetric.TTFT_SUM_S: Source(("vllm:time_to_first_token_seconds_sum",), is_counter=True),
-    EngineMetric.TTFT_COUNT: Source(("vllm:time_to_first_token_seconds_count",), is_counter=True),
-    EngineMetric.ITL_SUM_S: Source(
-        ("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
-        is_counter=True,
-    ),
-    EngineMetric.ITL_COUNT: Source(
-        ("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"),
-        is_counter=True,
-    ),
+    EngineMetric.FINISHED_REQUESTS: _total("request_success"),
+    EngineMetric.REJECTED_REQUESTS: _total("admission_rejections"),
+    EngineMetric.TTFT_SUM_S: _sum("time_to_first_token_seconds"),
+    EngineMetric.TTFT_COUNT: _count("time_to_first_token_seconds"),
+    EngineMetric.ITL_SUM_S: _sum(*_ITL),
+    EngineMetric.ITL_COUNT: _count(*_ITL),
+    EngineMetric.TPOT_SUM_S: _sum(_TPOT),
+    EngineMetric.TPOT_COUNT: _count(_TPOT),
+    EngineMetric.E2E_SUM_S: _sum("e2e_request_latency_seconds"),
+    EngineMetric.E2E_COUNT: _count("e2e_request_latency_seconds"),
+    EngineMetric.QUEUE_SUM_S: _sum("request_queue_time_seconds"),
+    EngineMetric.QUEUE_COUNT: _count("request_queue_time_seconds"),
+    EngineMetric.STEP_TOKENS_SUM: _sum(_STEP),
+    EngineMetric.STEP_COUNT: _count(_STEP),
     EngineMetric.SIMULATED_BUSY_S: Source(("sim:gpu_busy_seconds_total",), is_counter=True),
     EngineMetric.SIMULATED_CLOCK_S: Source(("sim:clock_seconds_total",), is_counter=True),
 }

@@ -16,9 +16,7 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         running_peak=series.peak(EngineMetric.RUNNING, start_s, end_s),
         waiting_peak=series.peak(EngineMetric.WAITING, start_s, end_s),
         generation_tokens=series.delta(EngineMetric.GENERATION_TOKENS, start_s, end_s),
-        prefix_hit_rate=_ratio(
-            series, EngineMetric.PREFIX_HITS, EngineMetric.PREFIX_QUERIES, start_s, end_s
-        ),
+        prefix_hit_rate=_prefix_hit_rate(series, start_s, end_s),
         ttft_mean_ms=_mean_ms(
             series, EngineMetric.TTFT_SUM_S, EngineMetric.TTFT_COUNT, start_s, end_s
         ),
@@ -43,6 +41,14 @@ def _gpu_utilization(series: MetricSeries, start_s: float, end_s: float) -> floa
         series, EngineMetric.SIMULATED_BUSY_S, EngineMetric.SIMULATED_CLOCK_S, start_s, end_s
     )
     return None if busy is None else min(1.0, busy)
+
+
+def _prefix_hit_rate(series: MetricSeries, start_s: float, end_s: float) -> float | None:
+    """By the counters; from engines without them the gauge, which is -1 while it knows nothing."""
+    if any(EngineMetric.PREFIX_QUERIES in scrape.values for scrape in series.scrapes):
+        return _ratio(series, EngineMetric.PREFIX_HITS, EngineMetric.PREFIX_QUERIES, start_s, end_s)
+    rate = series.mean(EngineMetric.PREFIX_HIT_RATE, start_s, end_s)
+    return rate if rate is not None and rate >= 0 else None
 
 
 def _ratio(

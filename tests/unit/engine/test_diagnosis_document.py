@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.engine_logs import ALL
+from tests.support.more_engine_logs import EVERY
 from tuner.domain.diagnosis import Consequence, Phase
 from tuner.engine.memory_signatures import out_of_memory
 from tuner.engine.read_back import FACT_PATTERNS
@@ -48,4 +48,4 @@ def test_every_fact_of_a_start_is_documented() -> None:
 
 @pytest.mark.parametrize("name", sorted({s.failure_class for s in SIGNATURES}))
 def test_every_class_that_a_text_tells_has_a_log_that_shows_it(name: str) -> None:
-    assert name in {case.failure_class for case in ALL}
+    assert name in {case.failure_class for case in EVERY}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.engine_logs import CORE_FAILED, FAILURES, LogCase
+from tests.support.engine_logs import CORE_FAILED, LogCase
+from tests.support.more_engine_logs import EVERY_FAILURE
 from tuner.engine.diagnosis import diagnose
 
 Mutation = Callable[[str], str]
@@ -84,7 +86,63 @@ def year_in_time(log: str) -> str:
     return log.replace(" 10-02 09:", " 2026-10-02 09:")
 
 
-ANY_FAILURE = st.sampled_from(FAILURES)
+def core_of_older_versions(log: str) -> str:
+    return log.replace("(EngineCore pid=", "(EngineCore_0 pid=")
+
+
+def workers_of_080(log: str) -> str:
+    return log.replace("(Worker_TP0 pid=", "(VllmWorker rank=0 pid=")
+
+
+def workers_of_092(log: str) -> str:
+    return log.replace("(Worker_TP0 pid=", "(VllmWorker TP0 pid=")
+
+
+def workers_of_many_ranks(log: str) -> str:
+    return log.replace("(Worker_TP0 pid=", "(Worker_DP1_PP0_TP0_EP3 pid=")
+
+
+def kubectl_timestamps(log: str) -> str:
+    return "\n".join(f"2026-10-02T09:15:00.123456789Z {line}" for line in log.split("\n"))
+
+
+def containerd(log: str) -> str:
+    stamp = "2026-10-02T09:15:00.123456789+00:00 stdout F "
+    return "\n".join(stamp + line for line in log.split("\n"))
+
+
+def journald(log: str) -> str:
+    return "\n".join(f"Oct  2 09:15:00 host vllm[812]: {line}" for line in log.split("\n"))
+
+
+def json_lines(log: str) -> str:
+    return "\n".join(json.dumps({"time": "x", "message": line}) for line in log.split("\n"))
+
+
+def harmless_lines_between(log: str) -> str:
+    """Sisters and servers that are well, or only speak of trouble."""
+    between = (
+        '(APIServer pid=70) INFO 10-02 09:14:03 [logger.py:1] Received request cmpl-1: prompt: "No '
+        'available memory for the cache blocks. torch.OutOfMemoryError: CUDA out of memory"\n'
+        "(Worker_TP3 pid=79) INFO 10-02 09:14:03 [parallel_state.py:1] rank 3 in world size 4\n"
+        "(Worker_TP3 pid=79) WARNING 10-02 09:14:03 [x.py:1] Try increasing "
+        "`gpu_memory_utilization`: max_num_seqs (9) exceeds available Mamba cache blocks (3)\n"
+        'INFO:     10.0.0.1:4000 - "GET /health HTTP/1.1" 200 OK\n'
+    )
+    return "\n".join(between + line for line in log.split("\n"))
+
+
+def strangers_after(log: str) -> str:
+    return log + (
+        "\nException ignored in: <function Handle.__del__ at 0x7f>\nTraceback (most recent call "
+        "last):\n  File \"x.py\", line 3, in __del__\nAttributeError: 'NoneType' object has no "
+        "attribute 'close'\n"
+    )
+
+
+PREFIXES = (compose_prefix, kubectl_timestamps, containerd, journald, json_lines)
+
+ANY_FAILURE = st.sampled_from(EVERY_FAILURE)
 MUTATIONS: st.SearchStrategy[list[Mutation]] = st.lists(
     st.sampled_from(
         [
@@ -97,6 +155,12 @@ MUTATIONS: st.SearchStrategy[list[Mutation]] = st.lists(
             older_location,
             year_in_time,
             torchrun_prefix,
+            core_of_older_versions,
+            workers_of_080,
+            workers_of_092,
+            workers_of_many_ranks,
+            harmless_lines_between,
+            strangers_after,
         ]
     ),
     max_size=4,
@@ -119,7 +183,7 @@ def test_the_answer_does_not_depend_on_the_clothes(
     for mutate in mutations:
         log = mutate(log)
 
-    if case.failure_class == "unknown" and stranger_before in mutations:
+    if case.failure_class == "unknown":
         assert diagnose(log, exit_status=None, ready=False).failure_class == "unknown"
     else:
         _same(case, log)
@@ -133,7 +197,7 @@ def test_wrappers_behind_a_known_cause_change_nothing(case: LogCase) -> None:
 
 
 @settings(deadline=None, max_examples=60)
-@given(case=ANY_FAILURE, prefix=st.sampled_from([compose_prefix, trial_prefix]))
+@given(case=ANY_FAILURE, prefix=st.sampled_from([*PREFIXES, trial_prefix]))
 def test_a_supervisors_prefix_hides_nothing_that_is_named(case: LogCase, prefix: Mutation) -> None:
     found = diagnose(prefix(case.log), exit_status=None, ready=False)
 
@@ -143,6 +207,36 @@ def test_a_supervisors_prefix_hides_nothing_that_is_named(case: LogCase, prefix:
         assert found.failure_class == case.failure_class
 
 
+@settings(deadline=None, max_examples=150)
+@given(case=ANY_FAILURE, mutations=MUTATIONS, prefix=st.sampled_from(PREFIXES))
+def test_mutations_behind_a_supervisors_prefix_neither_hide_nor_turn_anything(
+    case: LogCase, mutations: list[Mutation], prefix: Mutation
+) -> None:
+    log = case.log
+    for mutate in mutations:
+        if mutate not in (progress_bars, windows_line_ends, colours):
+            log = mutate(log)
+
+    _never_opposite(case, prefix(log))
+    found = diagnose(prefix(log), exit_status=None, ready=False)
+    assert found.failure_class in (case.failure_class, "unknown")
+    if case.failure_class != "unknown":
+        assert found.failure_class == case.failure_class
+
+
+@settings(deadline=None, max_examples=200)
+@given(case=ANY_FAILURE, mutations=MUTATIONS, lost=st.sets(st.integers(0, 40), max_size=12))
+def test_lost_lines_never_turn_a_remedy_around(
+    case: LogCase, mutations: list[Mutation], lost: set[int]
+) -> None:
+    log = case.log
+    for mutate in mutations:
+        log = mutate(log)
+
+    lines = log.split("\n")
+    _never_opposite(case, "\n".join(line for at, line in enumerate(lines) if at not in lost))
+
+
 @settings(deadline=None, max_examples=200)
 @given(case=ANY_FAILURE, begin=st.floats(0, 0.9), end=st.floats(0.1, 1))
 def test_a_lost_head_or_tail_never_turns_a_remedy_around(
@@ -150,13 +244,13 @@ def test_a_lost_head_or_tail_never_turns_a_remedy_around(
 ) -> None:
     length = len(case.log)
 
-    found = diagnose(
-        case.log[int(begin * length) : int(end * length)], exit_status=None, ready=False
-    )
+    _never_opposite(case, case.log[int(begin * length) : int(end * length)])
 
+
+def _never_opposite(case: LogCase, log: str) -> None:
     opposite = {"up": "down", "down": "up"}
     wanted = {remedy.knob: remedy.direction for remedy in case.remedies}
-    for remedy in found.remedies:
+    for remedy in diagnose(log, exit_status=None, ready=False).remedies:
         assert opposite.get(remedy.direction) != wanted.get(remedy.knob, remedy.direction)
 
 

@@ -42,7 +42,7 @@ def test_a_phase_never_goes_back() -> None:
     assert at_end("Graph capturing finished\nStarting to load model m") is Phase.WARMUP
 
 
-def test_the_engine_core_speaks_for_its_workers_and_workers_only_for_themselves() -> None:
+def test_the_engine_core_speaks_for_its_workers_and_the_first_rank_for_silent_ones() -> None:
     log = (
         "(Worker_TP0 pid=1) Model loading took 1 GiB\n"
         "(Worker_TP1 pid=2) hello\n"
@@ -50,7 +50,7 @@ def test_the_engine_core_speaks_for_its_workers_and_workers_only_for_themselves(
         "(Worker_TP1 pid=2) hello"
     )
 
-    assert phases(read_lines(log)) == (Phase.PROFILE, None, Phase.CAPTURE, Phase.CAPTURE)
+    assert phases(read_lines(log)) == (Phase.PROFILE, Phase.PROFILE, Phase.CAPTURE, Phase.CAPTURE)
 
 
 def test_order_has_every_phase_a_start_goes_through() -> None:

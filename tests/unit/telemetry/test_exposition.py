@@ -53,6 +53,8 @@ def test_the_newest_names_are_read() -> None:
         EngineMetric.PREFIX_QUERIES: 900.0,
         EngineMetric.PREFIX_HITS: 90.0,
         EngineMetric.FINISHED_REQUESTS: 7.0,
+        EngineMetric.STEP_TOKENS_SUM: 6208.0,
+        EngineMetric.STEP_COUNT: 9.0,
     }
 
 
