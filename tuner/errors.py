@@ -6,11 +6,15 @@ ServeTuneError
 │   ├── InvalidCommandError         a launch command that cannot be parsed
 │   ├── InvalidTraceError           a trace file; names the line
 │   ├── UnknownStudyError           HTTP 404
-│   └── StudyChangedError           HTTP 409: same name, other document
+│   ├── StudyChangedError           HTTP 409: same name, other document
+│   └── StudyStateError             HTTP 409: a study in this state cannot do that
 ├── StartupError                    exit 3: ServeTune itself cannot start
 │   ├── DatabaseError               not reachable, read-only, full
+│   ├── DiskError                   no room for an attempt's files, or none may be written
+│   ├── AlreadyDrivenError          another process drives the study
 │   ├── SchemaNotCurrentError       run `servetune db upgrade`
 │   └── ExecutableNotFoundError     the engine's executable
+├── LeaseLostError                  exit 1: another worker has taken the study over
 ├── StudyFailedError                exit 1: the study stopped; the message says why
 ├── NoFeasibleConfigurationError    exit 4
 ├── InfrastructureError             one attempt failed through us; the attempt is repeated
@@ -94,6 +98,12 @@ class StudyChangedError(InvalidInputError):
     http_status = 409
 
 
+class StudyStateError(InvalidInputError):
+    """What was asked for cannot be done with a study, or a trial, in this state."""
+
+    http_status = 409
+
+
 class StartupError(ServeTuneError):
     """ServeTune itself cannot start."""
 
@@ -105,12 +115,36 @@ class DatabaseError(StartupError):
     """The database is not reachable, not writable or full."""
 
 
+class DiskError(StartupError):
+    """Files cannot be written: the disk is full, or nothing may be written there."""
+
+
+class AlreadyDrivenError(StartupError):
+    """Another process drives the study; `holder` is what is known of it."""
+
+    http_status = 409
+
+    def __init__(self, study_id: int, holder: str) -> None:
+        super().__init__(
+            f"study {study_id} is already driven by {holder}",
+            hint="wait for it, or stop it; the study continues where it stopped",
+        )
+        self.study_id = study_id
+        self.holder = holder
+
+
 class SchemaNotCurrentError(StartupError):
     """The database's schema is not at this version's head."""
 
 
 class ExecutableNotFoundError(StartupError):
     """The engine's executable does not exist or cannot be run."""
+
+
+class LeaseLostError(ServeTuneError):
+    """Another worker has taken the study over: nothing more of it may be written from here."""
+
+    http_status = 409
 
 
 class StudyFailedError(ServeTuneError):

@@ -10,6 +10,7 @@ from tuner.domain.states import AttemptPurpose, TrialOrigin
 from tuner.store.attempts import NewAttempt
 from tuner.store.trials import NewTrial
 from tuner.store.unit_of_work import Work
+from tuner.store.workers import WorkerIdentity
 
 START = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 DOCUMENT = {"name": "chat", "model": {"id": "Qwen/Qwen2.5-7B-Instruct"}, "budget": {"trials": 3}}
@@ -30,6 +31,26 @@ class SteppingClock:
 
     def sleep(self, duration_s: float) -> None:
         raise AssertionError("the store never sleeps")
+
+
+class SetClock:
+    """Shows the time it was set to; it may be set back."""
+
+    def __init__(self) -> None:
+        self.offset_s = 0.0
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.offset_s)
+
+    def monotonic(self) -> float:
+        return self.offset_s
+
+    def sleep(self, duration_s: float) -> None:
+        raise AssertionError("the store never sleeps")
+
+
+def worker_identity(worker_id: str, pid: int = 7, host: str = "host-a") -> WorkerIdentity:
+    return WorkerIdentity(worker_id, host, "boot:ns", pid, 1000, "1.0")
 
 
 def new_trial(

@@ -13,6 +13,8 @@ class EventKind(Enum):
 
     STUDY_CREATED = "study_created"
     STUDY_STATE = "study_state"
+    STUDY_CLAIMED = "study_claimed"
+    STUDY_REQUESTED = "study_requested"
     PHASE = "phase"
     LOAD_CALIBRATED = "load_calibrated"
     TRIAL_PROPOSED = "trial_proposed"

@@ -27,6 +27,15 @@ class StudyRequest(Enum):
     CANCEL = "cancel"
 
 
+class WorkerState(Enum):
+    """What a worker does; `draining` means it ends after what it is stopping now."""
+
+    IDLE = "idle"
+    DRIVING = "driving"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
 class StudyOrigin(Enum):
     """Where a study's document came from."""
 

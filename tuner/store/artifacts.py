@@ -6,11 +6,12 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from tuner.errors import StudyFailedError
+from tuner.errors import DiskError
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -24,8 +25,8 @@ def attempt_path(study_id: int, trial_number: int, ordinal: int) -> PurePosixPat
 class ArtifactStore:
     """Files under one root, readable by their owner only.
 
-    Every file appears whole or not at all. Raises StudyFailedError when the disk is full or cannot
-    be written: the study stops and continues when there is room.
+    Every file appears whole or not at all. Raises DiskError when the disk is full or cannot be
+    written: the study waits and continues when there is room.
     """
 
     def __init__(self, root: Path) -> None:
@@ -87,6 +88,12 @@ class ArtifactStore:
         found = (entry.name for entry in folder.iterdir() if entry.is_file())
         return tuple(sorted(name for name in found if _SAFE_NAME.fullmatch(name)))
 
+    def remove_directory(self, relative: PurePosixPath | str) -> None:
+        """Remove a directory of the store with everything in it; nothing where there is none."""
+        path = self.resolve(relative)
+        with _disk_errors(path):
+            shutil.rmtree(path, ignore_errors=not path.exists())
+
     def _file(self, directory: PurePosixPath | str, name: str) -> Path:
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"not a file name for the artefact store: {name!r}")
@@ -98,14 +105,24 @@ def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in _FULL
-        raise StudyFailedError(
-            f"no artefact can be written: {'the disk is full' if full else error.strerror}",
-            where=str(path),
-            hint="free some space, then run the same command again: the study continues"
-            if full
-            else "give this user write access to the folder",
-        ) from error
+        raise disk_error(error, path) from error
+
+
+def disk_error(error: OSError, path: Path) -> DiskError:
+    """What kept a file from being written, and what to do."""
+    full = error.errno in _FULL
+    return DiskError(
+        f"no artefact can be written: {'the disk is full' if full else error.strerror}",
+        where=str(path),
+        hint="free some space: the study continues with the same command, or with its worker"
+        if full
+        else "give this user write access to the folder",
+    )
+
+
+def is_disk_error(error: BaseException) -> bool:
+    """Whether the disk, or a quota on it, had no room."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 def _write_durably(path: Path, content: bytes) -> None:

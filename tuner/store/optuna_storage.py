@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from optuna.exceptions import StorageInternalError
@@ -66,6 +66,17 @@ def close_optuna_storage(storage: RDBStorage) -> None:
     """Close the storage's connections."""
     storage.remove_session()
     storage.engine.dispose()
+
+
+def forget_optuna_study(url: str | DatabaseUrl, name: str) -> None:
+    """Delete Optuna's study of this name; nothing happens where there is none."""
+    parsed = DatabaseUrl.parse(url) if isinstance(url, str) else url
+    storage = optuna_storage(parsed)
+    try:
+        with optuna_errors(parsed), suppress(KeyError):
+            storage.delete_study(storage.get_study_id_from_name(name))
+    finally:
+        close_optuna_storage(storage)
 
 
 @contextmanager

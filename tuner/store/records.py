@@ -18,6 +18,7 @@ from tuner.domain.states import (
     StudyState,
     TrialOrigin,
     TrialState,
+    WorkerState,
 )
 
 JsonObject = Mapping[str, object]
@@ -30,6 +31,33 @@ class LeaseRecord:
     worker_id: str
     token: int
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease with its study: what is compared to see whether its holder still renews it."""
+
+    study_id: int
+    worker_id: str
+    token: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A process that drives studies; pid and start time name it within its namespace."""
+
+    id: str
+    host: str
+    namespace: str | None
+    pid: int
+    start_ticks: int
+    version: str
+    gpus: tuple[str, ...]
+    state: WorkerState
+    study_id: int | None
+    started_at: datetime
+    last_seen_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from tuner.domain.clock import Clock
 from tuner.domain.events import EventKind
-from tuner.domain.states import StudyPhase, StudyState
+from tuner.domain.states import StudyOrigin, StudyPhase, StudyState
 from tuner.errors import StudyChangedError, UnknownStudyError
 from tuner.store.advisory_lock import LockSpace
 from tuner.store.database import require_writable
@@ -40,7 +41,14 @@ class StudyRepository:
         self._events = EventRepository(session, clock)
 
     def create(
-        self, name: str, digest: str, document: JsonObject, *, new: bool = False
+        self,
+        name: str,
+        digest: str,
+        document: JsonObject,
+        *,
+        new: bool = False,
+        origin: StudyOrigin = StudyOrigin.CLI,
+        created_by: str | None = None,
     ) -> CreatedStudy:
         """The study of this name and document digest, made when there is none.
 
@@ -53,6 +61,7 @@ class StudyRepository:
             return CreatedStudy(study_record(self._same_document(newest, digest)), created=False)
         generation = 1 if newest is None else newest.generation + 1
         row = self._insert(name, generation, digest, document)
+        row.origin, row.created_by = origin.value, created_by
         payload = {"name": name, "generation": generation, "digest": digest}
         self._events.append(row.id, EventKind.STUDY_CREATED, payload)
         return CreatedStudy(study_record(row), created=True)
@@ -84,6 +93,20 @@ class StudyRepository:
         query = select(StudyRow).order_by(StudyRow.id)
         if states is not None:
             query = query.where(StudyRow.state.in_([state.value for state in states]))
+        return tuple(study_record(row) for row in self._session.scalars(query))
+
+    def page(
+        self,
+        states: Sequence[StudyState] | None = None,
+        after_id: int | None = None,
+        limit: int = 50,
+    ) -> tuple[StudyRecord, ...]:
+        """Studies newest first, below `after_id` (the last one of the page before) when given."""
+        query = select(StudyRow).order_by(StudyRow.id.desc()).limit(limit)
+        if states is not None:
+            query = query.where(StudyRow.state.in_([state.value for state in states]))
+        if after_id is not None:
+            query = query.where(StudyRow.id < after_id)
         return tuple(study_record(row) for row in self._session.scalars(query))
 
     def set_state(
@@ -199,7 +222,8 @@ class StudyRepository:
             document=_plain(document),
             state=StudyState.QUEUED.value,
             phase=StudyPhase.BASELINE.value,
-            optuna_study_name=f"{name}@{generation}",
+            # Never used again, also when this study is deleted and another takes its place.
+            optuna_study_name=f"{name}@{generation}-{secrets.token_hex(4)}",
             notices=[],
             next_event_seq=1,
             created_at=now,

@@ -13,11 +13,14 @@ from tuner.domain.clock import Clock
 from tuner.domain.diagnosis import Diagnosis
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.events import EventKind
-from tuner.domain.states import TrialOrigin, TrialState
+from tuner.domain.states import StudyPhase, TrialOrigin, TrialState
+from tuner.errors import StudyStateError
 from tuner.store.encoding import diagnosis_to_dict, trial_record
 from tuner.store.events import EventRepository, lock_study
 from tuner.store.models import TrialRow
 from tuner.store.records import JsonObject, TrialRecord
+
+_TRIALS_WELCOME = (StudyPhase.BASELINE, StudyPhase.SEARCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,14 @@ class TrialEnd:
     summary: JsonObject | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AddedTrial:
+    """The trial of a configuration somebody asked for, and whether this call made it."""
+
+    trial: TrialRecord
+    added: bool
+
+
 class TrialRepository:
     """Trials, within one session. Every write tells its event in the same transaction."""
 
@@ -63,16 +74,30 @@ class TrialRepository:
                 raise ValueError(f"Optuna's trial {trial.optuna_number} ran another configuration")
             return trial_record(known)
         row = self._insert(study_id, trial)
-        payload: dict[str, object] = {
-            "origin": row.origin,
-            "flags": row.config,
-            "config_digest": row.config_digest,
-            "coordinates": row.coordinates,
-            "optuna_number": row.optuna_number,
-            "prediction": row.prediction,
-        }
-        self._events.append(study_id, EventKind.TRIAL_PROPOSED, payload, trial_number=row.number)
+        self._tell_proposed(row)
         return trial_record(row)
+
+    def add_manual(
+        self, study_id: int, config: EngineConfig, requested_by: str | None
+    ) -> AddedTrial:
+        """Queue a configuration somebody wants tried next, while baseline or search are under way.
+
+        One that is queued, running or known already is returned as it is. Raises StudyStateError
+        when the search is over.
+        """
+        study = lock_study(self._session, study_id)
+        if StudyPhase(study.phase) not in _TRIALS_WELCOME:
+            raise StudyStateError(
+                f"study {study_id} takes no further trials: its search is over",
+                hint="start another study of this document with `--new`",
+            )
+        for known in self.by_config(study_id, config.digest):
+            if known.state is not TrialState.FAILED:
+                return AddedTrial(known, added=False)
+        row = self._insert(study_id, NewTrial(TrialOrigin.MANUAL, config))
+        row.requested_by = requested_by
+        self._tell_proposed(row)
+        return AddedTrial(trial_record(row), added=True)
 
     def skip(self, study_id: int, reason: str, trial: NewTrial) -> None:
         """Tell that a proposal costs neither a launch nor a trial of the budget, and why."""
@@ -160,12 +185,34 @@ class TrialRepository:
         payload = {"score": row.score}
         self._events.append(row.study_id, EventKind.TRIAL_SCORED, payload, trial_number=row.number)
 
-    def _insert(self, study_id: int, trial: NewTrial) -> TrialRow:
+    def _tell_proposed(self, row: TrialRow) -> None:
+        payload: dict[str, object] = {
+            "origin": row.origin,
+            "flags": row.config,
+            "config_digest": row.config_digest,
+            "coordinates": row.coordinates,
+            "optuna_number": row.optuna_number,
+            "prediction": row.prediction,
+        }
+        if row.requested_by is not None:
+            payload["requested_by"] = row.requested_by
+        number = row.number
+        self._events.append(row.study_id, EventKind.TRIAL_PROPOSED, payload, trial_number=number)
+
+    def _next_number(self, study_id: int, origin: TrialOrigin) -> int:
+        """0 is the baseline's, also when somebody's wish was there before it."""
+        if origin is TrialOrigin.BASELINE:
+            return 0
         highest = select(func.max(TrialRow.number)).where(TrialRow.study_id == study_id)
         last = self._session.scalar(highest)
+        if last is None:
+            return 1 if origin is TrialOrigin.MANUAL else 0
+        return last + 1
+
+    def _insert(self, study_id: int, trial: NewTrial) -> TrialRow:
         row = TrialRow(
             study_id=study_id,
-            number=0 if last is None else last + 1,
+            number=self._next_number(study_id, trial.origin),
             optuna_number=trial.optuna_number,
             origin=trial.origin.value,
             coordinates=_plain(trial.coordinates),

@@ -17,11 +17,14 @@ from tuner.store.database import Database
 from tuner.store.events import EventRepository
 from tuner.store.fleet import Fleet, fleet
 from tuner.store.idempotency import IdempotencyRepository
+from tuner.store.leases import LeaseRepository
 from tuner.store.measurements import MeasurementRepository
 from tuner.store.records import AttemptEnd, TrialRecord
+from tuner.store.requests import StudyRequests
 from tuner.store.studies import StudyRepository
 from tuner.store.trials import TrialEnd, TrialRepository
 from tuner.store.uploads import UploadRepository
+from tuner.store.workers import WorkerRepository
 
 
 class Work:
@@ -33,6 +36,9 @@ class Work:
         self.attempts = AttemptRepository(session, clock)
         self.measurements = MeasurementRepository(session)
         self.events = EventRepository(session, clock)
+        self.leases = LeaseRepository(session, clock)
+        self.requests = StudyRequests(session, clock)
+        self.workers = WorkerRepository(session, clock)
         self.keys = ApiKeyRepository(session, clock)
         self.sessions = SessionRepository(session, clock)
         self.idempotency = IdempotencyRepository(session, clock)

@@ -25,7 +25,8 @@ def test_a_new_study_waits_in_its_first_phase(store: Store) -> None:
     assert (study.name, study.generation, study.digest) == ("chat", 1, "d1")
     assert (study.state, study.phase) == (StudyState.QUEUED, StudyPhase.BASELINE)
     assert study.document == DOCUMENT
-    assert study.reference == study.optuna_study_name == "chat@1"
+    assert study.reference == "chat@1"
+    assert study.optuna_study_name.startswith("chat@1-")
     assert (study.space, study.calibration, study.recommendation, study.failure) == (None,) * 4
     assert (study.notices, study.started_at, study.ended_at) == ((), None, None)
     assert study.created_at.tzinfo is UTC

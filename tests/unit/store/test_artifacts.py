@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.errors import StudyFailedError
+from tuner.errors import DiskError
 from tuner.store.artifacts import ArtifactStore, attempt_path
 
 ATTEMPT = attempt_path(3, 12, 2)
@@ -61,7 +61,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StudyFailedError, match="disk is full") as caught:
+    with pytest.raises(DiskError, match="disk is full") as caught:
         store.write(ATTEMPT, "engine.log", b"second")
 
     assert "free some space" in (caught.value.hint or "")
@@ -73,7 +73,7 @@ def test_an_unwritable_root_is_a_clear_error(tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.write_text("")
 
-    with pytest.raises(StudyFailedError, match="no artefact can be written"):
+    with pytest.raises(DiskError, match="no artefact can be written"):
         ArtifactStore(blocker / "artifacts").attempt_directory(1, 0, 1)
 
 
