@@ -179,6 +179,11 @@ class Instrument:
     client_output_tokens: int | None = None
     server_output_tokens: int | None = None
     prefix_hit_rate: float | None = None
+    engine_ttft_p95_ms: float | None = None
+    """TTFT p95 of the latency segment by the engine's own account of each request, in engine time.
+    Only an embedded engine that runs faster than real time is asked for it."""
+    ttft_p95_error: float | None = None
+    """By how much ours exceeds that, as a share of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,9 @@ class RecordingListener:
         if state is self.failing_at:
             raise RuntimeError("the listener broke")
 
+    def read_back(self, facts: EngineFacts) -> None:
+        self.heard.append("read_back")
+
     def calibrated(self, calibration: LoadCalibration) -> None:
         self.heard.append("calibrated")
 

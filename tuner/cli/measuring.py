@@ -13,6 +13,7 @@ from objectives.serialise import measurement_to_dict
 from tuner.cli.interruption import interruptible
 from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.progress import TerminalObserver, on_terminal
+from tuner.cli.start_forecast import forecast_table
 from tuner.cli.tables import SIMULATED
 from tuner.domain.argv import from_argv
 from tuner.domain.document_flags import flag_faults
@@ -115,6 +116,8 @@ def document(done: SingleMeasurement) -> dict[str, object]:
         "flags": done.command.config.as_dict(),
         "simulated": measurement.simulated if measurement else None,
         "calibration": result.calibration.to_dict() if result.calibration else None,
+        "engine": done.read_back["engine"] if done.read_back else None,
+        "forecast": done.read_back["forecast"] if done.read_back else None,
         "headline": headline(measurement) if measurement else None,
         "measurement": measurement_to_dict(measurement) if measurement else None,
         "failure": None
@@ -148,6 +151,8 @@ def _draw(done: SingleMeasurement, console: Console) -> None:
         console.print(f"instrument: {verdict}", markup=False)
         for note in result.measurement.notes:
             console.print(f"note: {note}", markup=False)
+    if done.read_back is not None:
+        console.print(forecast_table([done.read_back["forecast"]]))
     console.print(f"files: {done.directory}", markup=False, soft_wrap=True)
 
 

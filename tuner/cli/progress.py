@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tuner.cli.start_forecast import forecast_line
 from tuner.domain.events import Event, EventKind
 from tuner.study.progress import StudyProgress
 
@@ -108,6 +109,9 @@ def event_line(event: Event) -> str | None:
         return f"load: {payload.get('rate_per_s'):.3g} requests/s"
     if event.kind is EventKind.TRIAL_SKIPPED:
         return f"not launched: {payload.get('reason')}"
+    if event.kind is EventKind.ATTEMPT_READ_BACK:
+        compared = forecast_line(payload.get("forecast"))
+        return None if compared is None else f"{trial}: started; {compared}"
     if event.kind is EventKind.TRIAL_SCORED:
         return f"{trial}: {_scored(payload.get('score'))}"
     return None

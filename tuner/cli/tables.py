@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tuner.cli.start_forecast import forecast_table
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -30,6 +32,10 @@ def draw_report(report: Report, console: Console) -> None:
     aborted = report.get("early_abort")
     if aborted and aborted["trials"]:
         console.print(_abort_line(aborted), markup=False)
+    compared = [a["forecast"] for t in report["trials"] for a in t["attempts"] if a.get("forecast")]
+    if compared:
+        console.print()
+        console.print(forecast_table(compared))
     draw_recommendation(report, console)
 
 

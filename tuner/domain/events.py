@@ -22,6 +22,7 @@ class EventKind(Enum):
     TRIAL_SKIPPED = "trial_skipped"
     ATTEMPT_STARTED = "attempt_started"
     ATTEMPT_STATE = "attempt_state"
+    ATTEMPT_READ_BACK = "attempt_read_back"
     ATTEMPT_ENDED = "attempt_ended"
     TRIAL_SCORED = "trial_scored"
     NOTICE = "notice"

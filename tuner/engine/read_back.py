@@ -82,6 +82,7 @@ FACT_PATTERNS = (
     _count(
         r"Chunked prefill is enabled with max_num_batched_tokens=(?P<max_num_batched_tokens>\d+)"
     ),
+    _number(r"This engine is simulated: .* the start took (?P<startup_s>[\d.]+) s of engine time"),
     _count(r"Auto-fit max_model_len: reduced from [\d,]+ to (?P<fitted_max_model_len>[\d,]+)"),
 )
 _ARGUMENTS = re.compile(r"non-default args: |args: Namespace\(")
@@ -111,7 +112,10 @@ def startup_facts(lines: Sequence[LogLine]) -> dict[str, FactValue]:
 def engine_facts(
     log: str, metrics: str | None = None, *, startup_s: float | None = None
 ) -> EngineFacts:
-    """What the engine reports of itself; where log and `/metrics` differ, `/metrics` is nearer."""
+    """What the engine reports of itself; where log and `/metrics` differ, `/metrics` is nearer.
+
+    `startup_s` is what was seen from outside; a simulated engine knows better, in engine time.
+    """
     lines = read_lines(log)
     facts = startup_facts(lines)
     arguments = " ".join(line.text for line in lines if _ARGUMENTS.search(line.text))
@@ -124,7 +128,7 @@ def engine_facts(
         weights_gib=_real(facts.get("model_gib")) or _real(facts.get("weights_gib")),
         kv_cache_gib=_real(facts.get("available_kv_gib")),
         graph_gib=_real(facts.get("graph_gib")),
-        startup_s=startup_s,
+        startup_s=_real(facts.get("startup_s")) or startup_s,
         max_num_seqs=_argument(arguments, "max_num_seqs"),
         max_num_batched_tokens=_whole(facts.get("max_num_batched_tokens"))
         or _argument(arguments, "max_num_batched_tokens"),

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import uvloop
 
+from tuner.domain.precedence import ask_for_precedence
 from tuner.loadgen.generator import generate
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan_file import read_plan
-from tuner.loadgen.scheduling import ask_for_precedence
 
 EXIT_PARENT_GONE = 75
 

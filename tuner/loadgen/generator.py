@@ -33,7 +33,13 @@ async def generate(plan: LoadPlan, directory: Path, emit: Emit) -> None:
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
     async with open_transport(url, plan.transport) as transport:
         cache_salt = await accepts_cache_salt(transport, plan)
-        bodies = RequestBodies(plan.model, plan.vocabulary_size, plan.salt, cache_salt=cache_salt)
+        bodies = RequestBodies(
+            plan.model,
+            plan.vocabulary_size,
+            plan.salt,
+            cache_salt=cache_salt,
+            named=plan.names_requests,
+        )
         settings = RunSettings(transport, bodies, plan.time_scale, plan.stall_s)
         for number, segment in enumerate(plan.segments):
             run = segment_run(segment, settings)

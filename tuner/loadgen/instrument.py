@@ -9,6 +9,7 @@ import numpy as np
 
 from objectives.measurement import Instrument
 from tuner.domain.engine_window import EngineWindow
+from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import FloatArray
@@ -50,9 +51,13 @@ class InstrumentLimits:
     fewest_tokens_to_compare: int = 1000
     """The error is relative to at least this many."""
 
+    truth_error: float = 0.05
+    """Of an engine faster than real time: between the TTFT p95 measured and the one that the
+    engine's own account gives for the same requests, as a share of the latter."""
+
     clock_error: float = 0.15
-    """Only for an engine faster than real time, which is embedded and must keep up with its own
-    clock: between its mean token gap and ours, and between its mean TTFT and ours as a share of
+    """As a coarser check of every segment of such an engine, which must keep up with its own clock:
+    between its mean token gap and ours, and between its mean TTFT and ours as a share of
     the TTFT p95. (A real engine's clock begins behind its HTTP server, and what that adds is no
     error: users wait for it.)"""
 
@@ -71,11 +76,13 @@ def instrument(
     time_scale: float,
     ttft_p95_ms: float | None,
     slo_ttft_ms: float | None = None,
+    truth: TruthCheck | None = None,
     limits: InstrumentLimits = LIMITS,
 ) -> Instrument:
     """Judge the instrument over all segments of a measurement, each with the engine's report.
 
-    `ttft_p95_ms` is what was measured, `slo_ttft_ms` what the user asked for, if anything.
+    `ttft_p95_ms` is what was measured, `slo_ttft_ms` what the user asked for, if anything, `truth`
+    what an embedded engine knows of the latency segment.
     """
     lag_s = np.concatenate([_send_lags_s(result) for result in segments])
     health = [result.report.health for result in segments if result.report.health is not None]
@@ -92,6 +99,7 @@ def instrument(
         prefix_hit_rate=_unexplained_hits(engine_windows),
     )
     reasons = (
+        *_truth_reasons(truth, time_scale, limits),
         *_timing_reasons(facts, time_scale, ttft_p95_ms, slo_ttft_ms, limits),
         *_count_reasons(facts, limits),
         *_clock_reasons(segments, engine_windows, time_scale, ttft_p95_ms, limits),
@@ -109,6 +117,8 @@ def instrument(
         client_output_tokens=None if client_tokens is None else round(client_tokens),
         server_output_tokens=None if server_tokens is None else round(server_tokens),
         prefix_hit_rate=facts.prefix_hit_rate,
+        engine_ttft_p95_ms=truth.engine_p95_ms if truth is not None and truth.requests else None,
+        ttft_p95_error=truth.error if truth is not None and truth.requests else None,
     )
 
 
@@ -151,6 +161,23 @@ def _timing_reasons(
     if facts.cpu_share is not None and facts.cpu_share > limits.cpu_share:
         share = f"{facts.cpu_share:.0%} of a processor"
         yield f"the generator used {share}, more than {limits.cpu_share:.0%}"
+
+
+def _truth_reasons(
+    truth: TruthCheck | None, time_scale: float, limits: InstrumentLimits
+) -> Iterator[str]:
+    if truth is None:
+        return
+    remedy = f"lower engine.time_scale, now {time_scale:g}"
+    if not truth.enough:
+        known = f"{truth.requests} of {truth.measured}"
+        yield f"the engine's own account knows only {known} measured requests: {remedy}"
+    elif abs(truth.error) > limits.truth_error:
+        yield (
+            f"TTFT p95 is {truth.client_p95_ms:.0f} ms here but {truth.engine_p95_ms:.0f} ms by "
+            f"the engine's own account ({truth.error:+.1%}, more than {limits.truth_error:.0%}): "
+            f"{remedy}"
+        )
 
 
 def _count_reasons(facts: _Facts, limits: InstrumentLimits) -> Iterator[str]:

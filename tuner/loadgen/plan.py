@@ -66,3 +66,9 @@ class LoadPlan:
     time_scale: float
     stall_s: float
     transport: TransportKind = "automatic"
+
+    @property
+    def names_requests(self) -> bool:
+        """Whether requests carry names: an engine faster than real time is embedded, and what it
+        knows of each request is compared with what was seen."""
+        return self.time_scale > 1.0

@@ -42,16 +42,30 @@ def safe_token_range(vocabulary_size: int) -> TokenRange:
     return max(ranges, key=lambda candidate: candidate.high - candidate.low)
 
 
+def request_name(salt: int, prompt_seed: int) -> str:
+    """What an engine that is told of names is told of a request's."""
+    return f"servetune-{abs(salt)}-{prompt_seed}"
+
+
 class RequestBodies:
     """Builds the JSON of `/v1/completions` requests.
 
     Prompts are random ids: equal (salt, prompt seed) give equal prompts, and two different ones
     share no leading block of a prefix cache. Every answer has exactly the planned length, unless
-    the engine fails to.
+    the engine fails to. `named` requests carry their `request_name`.
     """
 
-    def __init__(self, model: str, vocabulary_size: int, salt: int, *, cache_salt: bool) -> None:
+    def __init__(
+        self,
+        model: str,
+        vocabulary_size: int,
+        salt: int,
+        *,
+        cache_salt: bool,
+        named: bool = False,
+    ) -> None:
         self._salt = abs(salt)
+        self._named = named
         self._range = safe_token_range(vocabulary_size)
         self._written = _written_ids(self._range)
         self._head = b'{"model":' + json.dumps(model).encode() + b',"prompt":['
@@ -73,6 +87,8 @@ class RequestBodies:
             request.output_tokens,
             request.output_tokens,
         )
+        if self._named:
+            limits += b'"request_id":"%b",' % request_name(self._salt, request.prompt_seed).encode()
         return b"".join((self._head, listed, limits, self._tail))
 
     def token_ids(self, request: PlannedRequest) -> npt.NDArray[np.int64]:

@@ -15,7 +15,7 @@ from tuner.store.encoding import attempt_record, diagnosis_to_dict
 from tuner.store.events import EventRepository, lock_study
 from tuner.store.measurements import add_measurement
 from tuner.store.models import AttemptRow, TrialRow
-from tuner.store.records import AttemptEnd, AttemptRecord, ProcessRecord
+from tuner.store.records import AttemptEnd, AttemptRecord, JsonObject, ProcessRecord
 from tuner.store.trials import change_trial_state
 
 _STATES = (
@@ -89,6 +89,15 @@ class AttemptRepository:
         if row.purpose == AttemptPurpose.SEARCH.value:
             change_trial_state(trial, state, self._events, self._clock)
         return attempt_record(row, trial)
+
+    def read_back(self, attempt_id: int, document: JsonObject) -> None:
+        """Tell what a running attempt's engine said of itself and how it compares; an event only.
+
+        ValueError when the attempt has ended.
+        """
+        row, trial = self._locked(attempt_id)
+        self._require_running(row)
+        self._tell(trial, EventKind.ATTEMPT_READ_BACK, {**_address(row), **document})
 
     def end(self, attempt_id: int, end: AttemptEnd) -> AttemptRecord:
         """End a running attempt with its measurement and diagnosis; the trial stays as it is.

@@ -38,6 +38,15 @@ class EventRepository:
         )
         return tuple(event_record(row) for row in self._session.scalars(query))
 
+    def of_kind(self, study_id: int, kind: EventKind) -> tuple[Event, ...]:
+        """All events of one kind, in order."""
+        query = (
+            select(EventRow)
+            .where(EventRow.study_id == study_id, EventRow.kind == kind.value)
+            .order_by(EventRow.seq)
+        )
+        return tuple(event_record(row) for row in self._session.scalars(query))
+
     def append(
         self,
         study_id: int,

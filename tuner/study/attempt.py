@@ -200,9 +200,11 @@ class _Attempt:
         )
         if isinstance(answer, NotReady):
             return self._diagnosed(answer.diagnosis)
+        facts = _with_startup(answer, request)
+        self._listener.read_back(facts)
         self._enter(TrialState.WARMING_UP)
         try:
-            return self._loaded(engine, _with_startup(answer, request))
+            return self._loaded(engine, facts)
         except InfrastructureError as error:
             return self._interrupted(engine, error)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from objectives.constraints import constraint_of, infeasibility_grade
+from objectives.measurement import EngineFacts
 from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.engine.launcher import ProcessIdentity
@@ -23,6 +24,7 @@ from tuner.study.ledger import History
 from tuner.study.noise import noise_of
 from tuner.study.report import trial_summary
 from tuner.study.scoring import slo_of
+from tuner.study.start_forecast import StartForecast, read_back_document, start_forecast
 from tuner.study.trial_score import trial_score
 
 MOST_ATTEMPTS = 3
@@ -112,7 +114,7 @@ def _execute(
         ),
     )
     context.monitor.attempt_started(trial.number)
-    listener = _Recorder(context, attempt)
+    listener = _Recorder(context, attempt, start_forecast(context.target, trial.config))
     request = _request(context, trial, attempt, measuring)
     try:
         result = context.executor.execute(request, listener, context.cancellation)
@@ -167,9 +169,12 @@ def _bar(
 class _Recorder:
     """Writes down what an attempt reports, as it happens."""
 
-    def __init__(self, context: StudyContext, attempt: AttemptRecord) -> None:
+    def __init__(
+        self, context: StudyContext, attempt: AttemptRecord, forecast: StartForecast
+    ) -> None:
         self._context = context
         self._attempt = attempt
+        self._forecast = forecast
 
     def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity, port: int) -> None:
         self._context.ledger.set_processes(self._attempt.id, guard, engine, port)
@@ -177,6 +182,9 @@ class _Recorder:
     def entered(self, state: TrialState) -> None:
         self._context.ledger.advance(self._attempt.id, state)
         self._context.monitor.entered(state)
+
+    def read_back(self, facts: EngineFacts) -> None:
+        self._context.ledger.read_back(self._attempt.id, read_back_document(self._forecast, facts))
 
     def calibrated(self, calibration: LoadCalibration) -> None:
         self._context.ledger.set_calibration(calibration)

@@ -51,6 +51,7 @@ def engine_argv(
             engine.hardware_seed,
             HOST,
             port,
+            *(("--sim-truth",) if engine.time_scale > 1 else ()),
         )
     address = ("--host", HOST, "--port", str(port))
     flags = to_argv(command.config.without("host", "port"))

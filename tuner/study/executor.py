@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from objectives.measurement import Measurement
+from objectives.measurement import EngineFacts, Measurement
 from objectives.slo import Slo
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.diagnosis import Diagnosis
@@ -87,6 +87,9 @@ class AttemptListener(Protocol):
 
     def entered(self, state: TrialState) -> None:
         """The attempt moved on to `state`."""
+
+    def read_back(self, facts: EngineFacts) -> None:
+        """The engine serves, and this is what it says of itself."""
 
     def calibrated(self, calibration: LoadCalibration) -> None:
         """The study's load was found on this engine; durable when this returns."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from objectives.measurement import Measurement
 from tuner.domain.diagnosis import Diagnosis
-from tuner.domain.events import Event
+from tuner.domain.events import Event, EventKind
 from tuner.domain.states import (
     AttemptOutcome,
     AttemptPurpose,
@@ -40,6 +40,8 @@ class History:
     trials: tuple[TrialRecord, ...]
     attempts: tuple[AttemptRecord, ...]
     measurements: tuple[MeasurementRecord, ...]
+    read_backs: Mapping[int, JsonObject] = field(default_factory=dict)
+    """What each start's engine said of itself, and the forecast of it, by attempt id."""
 
     @property
     def calibration(self) -> LoadCalibration | None:
@@ -111,6 +113,7 @@ class StudyLedger:
                 work.trials.all(self._study_id),
                 attempts,
                 self._measurements(work, attempts),
+                _read_backs(work, self._study_id),
             )
 
     def _measurements(
@@ -212,6 +215,11 @@ class StudyLedger:
             work.attempts.advance(attempt_id, state)
         self._publish()
 
+    def read_back(self, attempt_id: int, document: JsonObject) -> None:
+        with self._store.writing() as work:
+            work.attempts.read_back(attempt_id, document)
+        self._publish()
+
     def end_attempt(self, attempt_id: int, end: AttemptEnd) -> None:
         with self._store.writing() as work:
             work.attempts.end(attempt_id, end)
@@ -236,6 +244,15 @@ class StudyLedger:
         for event in self._store.events_after(self._study_id, self._seq):
             self._seq = event.seq
             self._published(event)
+
+
+def _read_backs(work: Work, study_id: int) -> dict[int, JsonObject]:
+    told = work.events.of_kind(study_id, EventKind.ATTEMPT_READ_BACK)
+    return {
+        attempt_id: event.payload
+        for event in told
+        if isinstance(attempt_id := event.payload.get("attempt_id"), int)
+    }
 
 
 def failure_document(message: str, diagnosis: Diagnosis | None = None) -> dict[str, object]:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from objectives.measurement import CapacitySegment, EngineFacts, Measurement
 from tuner.domain.clock import Clock
+from tuner.engine.http_probe import Probe
 from tuner.engine.launcher import RunningEngine
 from tuner.errors import EngineHungError, LoadGeneratorError
+from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
-from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
+from tuner.loadgen.load_result import LoadProgress, LoadResult, SegmentResult, load_segments
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -54,6 +56,7 @@ from tuner.study.calibration_load import (
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_size
 from tuner.study.early_abort import CutShortError
 from tuner.study.engine_launch import time_scale
+from tuner.study.engine_truth import read_truth
 from tuner.study.executor import AttemptRequest, LoadStatus
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
@@ -78,6 +81,8 @@ SHORTEST_SCRAPE_S = 0.1
 
 BURST_INSTANT_S = 1.0
 
+TRUTH_TIMEOUT_S = 10.0
+
 GpusOf = Callable[[AttemptRequest], Gpus | None]
 
 
@@ -92,6 +97,8 @@ class Loaded:
 
     result: LoadResult
     series: MetricSeries
+    truth: EngineTruth | None = None
+    """Of an embedded engine faster than real time: what it knows of every request."""
 
 
 class _Climbed(Exception):
@@ -131,7 +138,10 @@ class LoadSession:
                 now_s = self._clock.monotonic()
                 require_engine_in_time(cut, scraper.series(), now_s, plan.time_scale)
                 raise
-        return Loaded(result, scraper.series())
+        truth = None
+        if plan.names_requests and not result.engine_lost:
+            truth = read_truth(Probe(engine.base_url, timeout_s=TRUTH_TIMEOUT_S))
+        return Loaded(result, scraper.series(), truth)
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -217,7 +227,7 @@ class LoadSession:
         segments = measurement_segments(request, workload, calibration)
         watch = abort_watch(request, segments, self._limits)
         loaded = self._run(request, engine, MEASUREMENT, segments, hooks, watch)
-        return summarise(request, workload, facts, loaded.result, loaded.series, self._limits)
+        return summarise(request, workload, facts, loaded, self._limits)
 
     def burst(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -326,7 +336,7 @@ def load_plan(
         model=engine.request.served_model,
         segments=segments,
         vocabulary_size=request.vocabulary_size,
-        salt=derived_seed(request.salt, purpose),
+        salt=_salt(request, purpose),
         time_scale=time_scale(request.engine),
         stall_s=request.deadlines.stall_s,
     )
@@ -336,14 +346,14 @@ def summarise(
     request: AttemptRequest,
     workload: Workload,
     facts: EngineFacts,
-    result: LoadResult,
-    series: MetricSeries,
+    loaded: Loaded,
     limits: InstrumentLimits = LIMITS,
 ) -> Measurement:
     """Records and metrics of both segments as one measurement."""
+    result = loaded.result
     first, second = result.segments
     windows = tuple(
-        engine_window(series, s.window.start_monotonic_s, s.window.end_monotonic_s)
+        engine_window(loaded.series, s.window.start_monotonic_s, s.window.end_monotonic_s)
         for s in result.segments
     )
     slo = request.slo
@@ -365,6 +375,7 @@ def summarise(
             time_scale=result.time_scale,
             ttft_p95_ms=ttft.p95.value if ttft is not None else None,
             slo_ttft_ms=slo.ttft_ms if slo is not None else None,
+            truth=_truth_check(request, first, loaded.truth),
             limits=limits,
         ),
         engine=facts,
@@ -374,6 +385,16 @@ def summarise(
         time_scale=result.time_scale,
         notes=steadiness_notes(capacity),
     )
+
+
+def _salt(request: AttemptRequest, purpose: str) -> int:
+    return derived_seed(request.salt, purpose)
+
+
+def _truth_check(
+    request: AttemptRequest, latency: SegmentResult, truth: EngineTruth | None
+) -> TruthCheck | None:
+    return None if truth is None else truth_check(latency, _salt(request, MEASUREMENT), truth)
 
 
 def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:

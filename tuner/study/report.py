@@ -84,11 +84,14 @@ def _trial(trial: TrialRecord, history: History) -> JsonObject:
         "measurement": measurement_to_dict(scored.measurement) if scored else None,
         "infeasibility": _copy(trial.infeasibility),
         "failure": _failure(trial),
-        "attempts": [_attempt(attempt, measured) for attempt in attempts],
+        "attempts": [_attempt(attempt, measured, history) for attempt in attempts],
     }
 
 
-def _attempt(attempt: AttemptRecord, measured: Sequence[MeasurementRecord]) -> JsonObject:
+def _attempt(
+    attempt: AttemptRecord, measured: Sequence[MeasurementRecord], history: History
+) -> JsonObject:
+    read_back = history.read_backs.get(attempt.id, {})
     own = next((m for m in measured if m.ordinal == attempt.ordinal), None)
     return {
         "ordinal": attempt.ordinal,
@@ -101,6 +104,8 @@ def _attempt(attempt: AttemptRecord, measured: Sequence[MeasurementRecord]) -> J
         "started_at": attempt.started_at.isoformat(),
         "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
         "headline": headline(own.measurement) if own else None,
+        "engine": read_back.get("engine"),
+        "forecast": read_back.get("forecast"),
     }
 
 

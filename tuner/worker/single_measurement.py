@@ -6,17 +6,20 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from objectives.measurement import EngineFacts
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock
 from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.states import AttemptOutcome, StudyPhase, TrialState
 from tuner.domain.study_spec import StudySpec
 from tuner.engine.launcher import ProcessIdentity
+from tuner.store.records import JsonObject
 from tuner.study.attempts import MOST_ATTEMPTS
 from tuner.study.calibration import LoadCalibration
 from tuner.study.executor import AttemptRequest, AttemptResult, Executor, LoadStatus
 from tuner.study.progress import Observer, StudyProgress
 from tuner.study.scoring import slo_of
+from tuner.study.start_forecast import StartForecast, read_back_document, start_forecast
 from tuner.study.target import Target, baseline_config, target_of
 
 
@@ -28,6 +31,8 @@ class SingleMeasurement:
     result: AttemptResult
     attempts: int
     directory: Path
+    read_back: JsonObject | None = None
+    """What the last engine that served said of itself, and the forecast of it."""
 
 
 def measure_once(
@@ -50,14 +55,16 @@ def measure_once(
     chosen = baseline_config(spec, target) if config is None else config
     stamp = clock.now().strftime("%Y%m%dT%H%M%S")
     root = artifacts / "measure" / f"{stamp}-{os.getpid()}"
-    listener = _Narrator(observer)
+    listener = _Narrator(observer, start_forecast(target, chosen))
     for attempt in range(1, MOST_ATTEMPTS + 1):
         directory = root / f"attempt-{attempt}"
         request = _request(spec, target, chosen, base_dir, directory, attempt)
         result = executor.execute(request, listener, cancellation)
         if result.outcome not in (AttemptOutcome.ENVIRONMENT, AttemptOutcome.INVALID):
             break
-    return SingleMeasurement(target.command(chosen), result, attempt, directory)
+    return SingleMeasurement(
+        target.command(chosen), result, attempt, directory, listener.last_read_back
+    )
 
 
 def _request(
@@ -91,12 +98,17 @@ def _request(
 class _Narrator:
     """Progress of a measurement without a study behind it."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, forecast: StartForecast) -> None:
         self._tell = observer.progressed
+        self._forecast = forecast
+        self.last_read_back: JsonObject | None = None
         self._state: TrialState | None = None
 
     def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity, port: int) -> None:
         """Nothing to record: the guard ends the engine when this process dies."""
+
+    def read_back(self, facts: EngineFacts) -> None:
+        self.last_read_back = read_back_document(self._forecast, facts)
 
     def calibrated(self, calibration: LoadCalibration) -> None:
         """Part of the result."""

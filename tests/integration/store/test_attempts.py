@@ -64,6 +64,26 @@ def test_advancing_tells_attempt_and_trial(
     assert [event.payload["to"] for event in events] == ["measuring", "measuring"]
 
 
+def test_what_a_start_read_back_is_an_event_of_its_attempt(
+    store: Store, study_id: int, attempt: AttemptRecord
+) -> None:
+    with store.writing() as work:
+        work.attempts.read_back(attempt.id, {"forecast": {"kv_cache_tokens": None}})
+    with store.reading() as work:
+        (event,) = work.events.of_kind(study_id, EventKind.ATTEMPT_READ_BACK)
+    assert (event.trial_number, event.payload["attempt_id"]) == (0, attempt.id)
+    assert event.payload["forecast"] == {"kv_cache_tokens": None}
+
+
+def test_an_ended_attempt_reads_nothing_back(
+    store: Store, study_id: int, attempt: AttemptRecord
+) -> None:
+    with store.writing() as work:
+        work.attempts.end(attempt.id, LOST)
+    with pytest.raises(ValueError, match="already ended"), store.writing() as work:
+        work.attempts.read_back(attempt.id, {})
+
+
 @pytest.mark.parametrize(
     "state", [TrialState.QUEUED, TrialState.LAUNCHING, TrialState.COMPLETE, TrialState.FAILED]
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from objectives.measurement import Measurement
 from tests.support.study_driver import locations_in, patient_executor
 from tests.support.study_runs import (
     NAME,
@@ -20,6 +23,7 @@ from tests.support.study_runs import (
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import SystemClock
 from tuner.domain.document import load_study
+from tuner.domain.engine_config import EngineConfig
 from tuner.domain.events import Event, EventKind
 from tuner.domain.states import (
     AttemptOutcome,
@@ -32,9 +36,11 @@ from tuner.errors import CancelledError, StudyChangedError
 from tuner.store.database import open_database
 from tuner.store.unit_of_work import Store
 from tuner.study import checkpoints
+from tuner.study.attempts import MOST_ATTEMPTS
 from tuner.study.calibration import FLOOR_SHARE, HIGHEST_SHARE
 from tuner.study.ledger import History
 from tuner.study.progress import StudyProgress
+from tuner.study.report import study_report
 from tuner.worker.composition import measure, recommended_command, resume_study, run_study
 
 pytestmark = [
@@ -144,6 +150,11 @@ def check_recommendation(directory: Path, history: History) -> None:
     assert stored is not None
     assert stored["verdict"] in {"better", "keep_baseline", "better_but_fragile"}
     assert stored["simulated"] is True
+    shown = study_report(history, None)["trials"]
+    assert isinstance(shown, list)
+    compared = [a["forecast"] for t in shown for a in t["attempts"] if a["outcome"] == "measured"]
+    assert compared
+    assert all(each["kv_cache_tokens"]["error"] is not None for each in compared)
     found = recommended_command(history, locations_in(directory))
     assert found is not None
     assert found.command.model == "Qwen/Qwen2.5-7B-Instruct"
@@ -197,3 +208,37 @@ def test_one_configuration_is_measured_without_a_database(tmp_path: Path) -> Non
     assert done.result.measurement.latency.ttft_ms is not None
     assert (done.directory / "engine.log").exists()
     assert not (tmp_path / "servetune.db").exists()
+    check_read_back(done.read_back, done.result.measurement)
+
+
+def check_read_back(read_back: Mapping[str, Any] | None, measured: Measurement) -> None:
+    """The start's forecast beside what the engine said, with the error of both."""
+    assert read_back is not None
+    tokens = read_back["forecast"]["kv_cache_tokens"]
+    assert tokens["read_back"] == measured.engine.kv_cache_tokens
+    assert tokens["error"] == pytest.approx(tokens["forecast"] / tokens["read_back"] - 1)
+    assert 0 < abs(tokens["error"]) < 0.5
+    startup = read_back["forecast"]["startup_s"]
+    assert startup["error"] is not None
+    assert startup["read_back"] > 20  # engine seconds: the processes took a few on the wall
+
+
+def test_a_time_scale_that_the_instrument_cannot_follow_is_refused(tmp_path: Path) -> None:
+    """At a hundred engine seconds a second a token's way is some 5% of the TTFT alone."""
+    study = document(trials=1)
+    study["engine"]["time_scale"] = 100
+    study["workload"]["arrival"] = {"process": "poisson", "rate": 2}
+    spec = load_study(json.dumps(study), where="the test")
+    done = measure(
+        spec,
+        locations_in(tmp_path),
+        base_dir=tmp_path,
+        config=EngineConfig.of({"max-model-len": 4096, "max-num-seqs": 32}),
+    )
+    assert done.result.outcome is AttemptOutcome.INVALID
+    assert done.attempts == MOST_ATTEMPTS
+    assert "lower engine.time_scale, now 100" in done.result.reason
+    measured = done.result.measurement
+    assert measured is not None
+    assert measured.instrument.ttft_p95_error is not None
+    assert measured.instrument.ttft_p95_error > 0.05

@@ -19,7 +19,7 @@ from tuner.domain.engine_config import EngineConfig
 from tuner.simulator.engine_model import warm_up
 from tuner.study.calibration import LoadCalibration, RateSource
 from tuner.study.confirmation import held_out_seed
-from tuner.study.load_session import summarise, workload_of
+from tuner.study.load_session import Loaded, summarise, workload_of
 
 LOAD = LoadCalibration(12.0, 16, RateSource.GIVEN)
 QUIET = StartNoise(0.0, 1)
@@ -47,7 +47,7 @@ def test_bare_values_are_those_of_the_load_generators_summary() -> None:
     series = metric_series(runs, 1.0)
     facts = own.measure(config(8), 5)
     assert facts is not None
-    whole = summarise(request, workload_of(request), facts.engine, result, series)
+    whole = summarise(request, workload_of(request), facts.engine, Loaded(result, series))
     bare = bare_measurement(runs, 5)
     assert whole.instrument.valid, whole.instrument.reasons
     for name in ("p50", "p90", "p95", "p99", "mean", "max"):

@@ -64,3 +64,14 @@ def test_notes_of_a_measurement_are_shown() -> None:
     noted = dataclasses.replace(measurement(), notes=("throughput is not steady",))
     assert "note: throughput is not steady" in drawn(noted)
     assert "note:" not in drawn(measurement())
+
+
+def test_the_start_is_compared_with_its_forecast() -> None:
+    entry = {"forecast": 90.0, "read_back": 100.0, "error": -0.1}
+    read_back = {"engine": {"version": "1"}, "forecast": {"kv_cache_tokens": entry}}
+    done = dataclasses.replace(measured(measurement()), read_back=read_back)
+    file = io.StringIO()
+    _draw(done, Console(file=file, width=200, highlight=False))
+    assert row(file.getvalue(), "KV tokens").split()[-2:] == ["-10.0", "%"]
+    assert document(done)["forecast"] == {"kv_cache_tokens": entry}
+    assert document(measured(measurement()))["forecast"] is None

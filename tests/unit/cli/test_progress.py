@@ -87,3 +87,12 @@ def test_notable_events_become_lines(
 def test_a_missing_score_is_not_zero() -> None:
     line = event_line(event(EventKind.TRIAL_SCORED, {"score": {"value": None}}))
     assert line == "trial 3: no score"
+
+
+def test_a_start_is_told_with_its_forecast_and_what_was_read_back() -> None:
+    entry = {"forecast": 90.0, "read_back": 100.0, "error": -0.1}
+    payload = {"attempt_id": 1, "forecast": {"label": "x", "kv_cache_tokens": entry}}
+    assert event_line(event(EventKind.ATTEMPT_READ_BACK, payload)) == (
+        "trial 3: started; KV tokens 90 forecast, 100 read back (-10.0 %)"
+    )
+    assert event_line(event(EventKind.ATTEMPT_READ_BACK, {"forecast": {}})) is None

@@ -142,3 +142,12 @@ def test_chunks_switched_off_by_the_user() -> None:
 
     assert engine_facts(log).chunked_prefill is False
     assert engine_facts("INFO [u.py:1] non-default args: {}").chunked_prefill is None
+
+
+def test_a_simulated_engine_tells_its_start_in_engine_time() -> None:
+    line = (
+        "(EngineCore pid=1) INFO 11-30 15:03:48 [simulator.py:1] This engine is simulated: "
+        "1 x L4, 12 engine seconds per wall second; the start took 48.25 s of engine time\n"
+    )
+    assert engine_facts(line, startup_s=3.1).startup_s == 48.25
+    assert engine_facts("", startup_s=3.1).startup_s == 3.1

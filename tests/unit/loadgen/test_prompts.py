@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.loadgen.plan import PlannedRequest
-from tuner.loadgen.prompts import RequestBodies, safe_token_range
+from tuner.loadgen.prompts import RequestBodies, request_name, safe_token_range
 
 MODEL = 'odd "name"/é'
 
@@ -54,6 +54,13 @@ def test_a_body_forces_the_planned_output_length() -> None:
 
 def test_the_cache_salt_is_left_out_where_the_engine_refuses_it() -> None:
     assert "cache_salt" not in json.loads(bodies(cache_salt=False).build(request()))
+
+
+def test_a_named_request_carries_its_name_and_is_otherwise_the_same() -> None:
+    named = RequestBodies(MODEL, 32_000, -3, cache_salt=True, named=True)
+    document = json.loads(named.build(request()))
+    assert document.pop("request_id") == request_name(-3, 7) == "servetune-3-7"
+    assert document == json.loads(bodies(salt=-3).build(request()))
 
 
 def test_equal_salt_and_seed_give_equal_prompts() -> None:

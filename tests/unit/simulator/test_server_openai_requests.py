@@ -121,6 +121,7 @@ def test_token_prompts_in_a_list_stay_as_they_are() -> None:
             {"prompt": [1], "stream": True, "stream_options": 3},
             "Input should be a valid dictionary",
         ),
+        ({"prompt": [1], "request_id": 7}, "valid string"),
         ({"prompt": [1], "cache_salt": ""}, "'cache_salt' must be a non-empty string"),
         ({"prompt": [1], "priority": 3}, "Got priority 3 but Priority scheduling is not enabled."),
     ],

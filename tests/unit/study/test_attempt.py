@@ -91,6 +91,7 @@ def test_a_measured_attempt_passes_through_every_state(tmp_path: Path) -> None:
     assert bench.listener.heard == [
         "launching",
         "engine_started",
+        "read_back",
         "warming_up",
         "load False",
         "measuring",

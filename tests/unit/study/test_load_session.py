@@ -93,3 +93,13 @@ def test_deadlines_shrink_with_the_time_scale_but_not_below_what_processes_need(
     assert wall_seconds(fast, 900) == 90
     assert wall_seconds(fast, 30) == SHORTEST_DEADLINE_S
     assert wall_seconds(SimulatedEngineSpec(kind="simulated"), 5) == 5
+
+
+def test_an_engine_faster_than_real_time_is_asked_for_its_truth(tmp_path: Path) -> None:
+    request = attempt_request(tmp_path)
+    for scale, asked in ((1.0, False), (5.0, True)):
+        engine = SimulatedEngineSpec(kind="simulated", time_scale=scale)
+        scaled = dataclasses.replace(request, engine=engine)
+        launched = launch_request(scaled, 18000)
+        assert ("--sim-truth" in launched.argv) is asked
+        assert load_plan(scaled, FakeEngine(launched), "measurement", ()).names_requests is asked

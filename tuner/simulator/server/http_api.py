@@ -185,7 +185,7 @@ class HttpApi:
 
     def _identity(self, http: web.Request, request: GenerationRequest) -> AnswerIdentity:
         prefix = "cmpl" if request.kind == "completion" else "chatcmpl"
-        given = http.headers.get("X-Request-Id") or uuid.uuid4().hex
+        given = http.headers.get("X-Request-Id") or request.request_id or uuid.uuid4().hex
         return AnswerIdentity(
             response_id=f"{prefix}-{given}",
             created=int(time.time()),

@@ -17,33 +17,11 @@ from tuner.simulator.limits import EngineLimits, engine_limits
 from tuner.simulator.memory import MemoryAccount, StartupFailure, memory_account
 from tuner.simulator.models import ModelGeometry, geometry_from_config, model_preset
 from tuner.simulator.server.arguments import ServeArguments
-
-_LOAD_GIB_PER_S = 2.2
-_COMPILE_S_PER_LAYER = 0.55
-_CAPTURE_S_PER_SIZE = 0.11
-_IMPORTS_S = 14.0
-_PROFILE_S = 4.0
+from tuner.simulator.startup import StartDurations, StartRates, start_durations
 
 
 class ModelUnavailableError(InvalidInputError):
     """Neither a known model nor a directory with a config.json."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartDurations:
-    """Engine seconds of a start's parts; they are accounted, not waited for."""
-
-    load_s: float
-    compile_s: float
-    capture_s: float
-
-    @property
-    def init_engine_s(self) -> float:
-        return _PROFILE_S + self.compile_s + self.capture_s
-
-    @property
-    def total_s(self) -> float:
-        return _IMPORTS_S + self.load_s + self.init_engine_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +39,7 @@ class Launch:
     account: MemoryAccount
     failure: StartupFailure | None
     durations: StartDurations
+    """Accounted for, not waited for."""
 
     @property
     def max_model_len(self) -> int:
@@ -134,7 +113,9 @@ def plan_launch(arguments: ServeArguments, model: ModelGeometry, architecture: s
         limits=limits,
         account=account,
         failure=account.failure,
-        durations=_durations(model, limits, account),
+        durations=start_durations(
+            model, limits, account, StartRates.of_seed(arguments.options.hardware_seed)
+        ),
     )
 
 
@@ -151,14 +132,3 @@ def effective_config(arguments: ServeArguments, model: ModelGeometry) -> EngineC
     if given.get("enforce-eager") is None and given.get("optimization-level") == 0:
         given = given.with_flags({"enforce-eager": True})
     return effective(given, gpu.memory_gib, gpu.name, model.max_position)
-
-
-def _durations(
-    model: ModelGeometry, limits: EngineLimits, account: MemoryAccount
-) -> StartDurations:
-    eager = limits.graph_tokens == 0
-    return StartDurations(
-        load_s=1.0 + account.weights_gib / _LOAD_GIB_PER_S,
-        compile_s=0.0 if eager else _COMPILE_S_PER_LAYER * model.layers,
-        capture_s=_CAPTURE_S_PER_SIZE * limits.graph_sizes,
-    )

@@ -62,6 +62,8 @@ class GenerationRequest:
     return_token_ids: bool
     priority: int
     cache_salt: str | None
+    request_id: str | None = None
+    """The client's name for it; a header of that name goes before it."""
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
@@ -102,6 +104,7 @@ def read_request(
         return_token_ids=_boolean(body, "return_token_ids", default=False),
         priority=_priority(body, model),
         cache_salt=_cache_salt(body),
+        request_id=_request_id(body),
     )
 
 
@@ -274,6 +277,13 @@ def _cache_salt(body: Mapping[str, Any]) -> str | None:
             parameter="cache_salt",
         )
     return salt
+
+
+def _request_id(body: Mapping[str, Any]) -> str | None:
+    given = body.get("request_id")
+    if given is not None and not isinstance(given, str):
+        raise invalid_field("request_id", "Input should be a valid string", "string_type", given)
+    return given
 
 
 def _integer(body: Mapping[str, Any], name: str, default: int, *, minimum: int | None) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tuner.domain.precedence import ask_for_precedence
 from tuner.simulator.scheduler import Scheduler
 from tuner.simulator.server import tracebacks
 from tuner.simulator.server.engine_log import API_SERVER, ENGINE_CORE, EngineLog
@@ -36,6 +37,7 @@ _CLOSE_GRACE_S = 1.0
 
 def run_server(launch: Launch, log: EngineLog, listener: socket.socket) -> int:
     """Serve until SIGTERM, SIGINT or the engine's death; returns the exit code."""
+    ask_for_precedence()
     with (
         engine_core_child(wanted=launch.arguments.options.faults.orphan),
         asyncio.Runner(loop_factory=_loop_factory()) as runner,

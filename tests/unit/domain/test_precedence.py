@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.loadgen import scheduling
-from tuner.loadgen.scheduling import (
+from tuner.domain import precedence
+from tuner.domain.precedence import (
     NICENESS,
     ask_for_precedence,
     ask_for_short_slices,
@@ -21,7 +21,7 @@ from tuner.loadgen.scheduling import (
 def in_a_process_of_its_own(code: str) -> list[str]:
     """Words printed by the code; it leads a session of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", f"import os\nfrom tuner.loadgen.scheduling import *\n{code}"],
+        [sys.executable, "-c", f"import os\nfrom tuner.domain.precedence import *\n{code}"],
         capture_output=True,
         text=True,
         check=True,
@@ -46,8 +46,8 @@ def test_priority_is_raised_where_that_is_allowed_and_else_left_alone() -> None:
 
 def test_a_session_that_belongs_to_others_is_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getsid", lambda _: os.getppid())
-    monkeypatch.setattr(scheduling, "raise_priority", lambda: pytest.fail("it was raised"))
-    monkeypatch.setattr(scheduling, "ask_for_short_slices", lambda: True)
+    monkeypatch.setattr(precedence, "raise_priority", lambda: pytest.fail("it was raised"))
+    monkeypatch.setattr(precedence, "ask_for_short_slices", lambda: True)
     assert not may_be_raised()
     ask_for_precedence()
 
@@ -58,7 +58,7 @@ def test_a_refusal_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     autogroup = tmp_path / "autogroup"
     autogroup.write_text("/autogroup-1 nice 0")
-    monkeypatch.setattr(scheduling, "AUTOGROUP", autogroup)
+    monkeypatch.setattr(precedence, "AUTOGROUP", autogroup)
     monkeypatch.setattr(os, "setpriority", refuse)
     assert not raise_priority()
     assert autogroup.read_text() == "/autogroup-1 nice 0"
@@ -70,7 +70,7 @@ def test_the_session_is_raised_with_the_process(
     asked: list[int] = []
     autogroup = tmp_path / "autogroup"
     autogroup.touch()
-    monkeypatch.setattr(scheduling, "AUTOGROUP", autogroup)
+    monkeypatch.setattr(precedence, "AUTOGROUP", autogroup)
     monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     monkeypatch.setattr(os, "setpriority", lambda _which, _who, niceness: asked.append(niceness))
     assert raise_priority()
@@ -92,5 +92,5 @@ def test_nothing_is_asked_where_it_has_no_meaning(
     else:
         monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
     for step in ("raise_priority", "ask_for_short_slices"):
-        monkeypatch.setattr(scheduling, step, lambda: pytest.fail("it was asked"))
+        monkeypatch.setattr(precedence, step, lambda: pytest.fail("it was asked"))
     ask_for_precedence()

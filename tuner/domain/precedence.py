@@ -1,8 +1,8 @@
-"""What the load generator's process asks of the kernel's scheduler.
+"""What the processes whose clocks matter ask of the kernel's scheduler.
 
 On a busy machine the ordinary scheduler lets a process that wakes wait until whoever runs has used
-up his slice: some 4 ms, by which a request is late. The generator needs little of the processor,
-but at once.
+up his slice: some 4 ms, by which a request, or an embedded engine's token, is late. The load
+generator and the embedded engine need little of the processor, but at once.
 """
 
 from __future__ import annotations
