@@ -1,0 +1,83 @@
+// Numbers, durations and moments for people. What was not measured is a dash, never a zero.
+
+export const DASH = "–";
+
+const clockModes = ["utc", "local"];
+let clock = "utc";
+try {
+  clock = clockModes.includes(localStorage.getItem("servetune-clock")) ? localStorage.getItem("servetune-clock") : "utc";
+} catch {
+  // Without storage the choice lasts as long as the page.
+}
+
+export function clockMode() {
+  return clock;
+}
+
+export function setClockMode(mode) {
+  clock = mode;
+  try {
+    localStorage.setItem("servetune-clock", mode);
+  } catch {
+    // As above.
+  }
+}
+
+/** A number with three significant digits, or a dash. */
+export function quantity(value, unit = "") {
+  if (value === null || value === undefined) return DASH;
+  const digits = Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(3)).toLocaleString("en", { maximumFractionDigits: 6 });
+  return unit ? `${digits} ${unit}` : digits;
+}
+
+/** A reading {value, low, high, censored} with its interval. */
+export function reading(found, unit = "") {
+  if (!found) return DASH;
+  const value = `${found.censored ? "≥ " : ""}${quantity(found.value, unit)}`;
+  if (found.low === null || found.high === null || found.low === undefined) return value;
+  return `${value} (${quantity(found.low)}–${quantity(found.high)})`;
+}
+
+/** A share as percent. */
+export function percent(share, digits = 0) {
+  return share === null || share === undefined ? DASH : `${(100 * share).toFixed(digits)} %`;
+}
+
+/** A score is the logarithm of an improvement: +0.095 reads "+10.0 %". */
+export function gain(score) {
+  if (score === null || score === undefined) return DASH;
+  const change = 100 * Math.expm1(score);
+  return `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`;
+}
+
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return DASH;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+export function minutes(value) {
+  return value === null || value === undefined ? DASH : `${quantity(value)} min`;
+}
+
+/** A moment in UTC or local time, as the reader chose. */
+export function moment(iso) {
+  if (!iso) return DASH;
+  const at = new Date(iso);
+  const options = { dateStyle: "medium", timeStyle: "medium", timeZone: clock === "utc" ? "UTC" : undefined };
+  return `${new Intl.DateTimeFormat("en-GB", options).format(at)}${clock === "utc" ? " UTC" : ""}`;
+}
+
+export function timeOfDay(iso) {
+  const options = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZone: clock === "utc" ? "UTC" : undefined };
+  return new Intl.DateTimeFormat("en-GB", options).format(new Date(iso));
+}
+
+export function flagValue(value) {
+  if (value === null || value === undefined) return DASH;
+  if (value === true) return "on";
+  if (value === false) return "off";
+  return typeof value === "number" ? String(value) : String(value);
+}

@@ -1,0 +1,81 @@
+// Every study: where it stands, and how its best compares with its baseline.
+
+import { get, studyPath } from "../api.js";
+import { fill, h, table } from "../dom.js";
+import { duration, gain, minutes, moment } from "../format.js";
+import { simulatedBadge, stateBadge, verdictBadge } from "../parts/badges.js";
+import { empty, notice } from "../parts/notices.js";
+
+const REFRESH_MS = 5000;
+const PAGE = 25;
+
+export async function show(main, { query, connection }) {
+  const cursor = query.get("cursor");
+  const states = query.getAll("state");
+  const path = `studies?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}${states.map((state) => `&state=${encodeURIComponent(state)}`).join("")}`;
+  const content = h("div", { class: "card" });
+  fill(main, h("div", { class: "stack" },
+    h("div", { class: "row row-spread" }, h("h1", {}, "Studies"), h("div", { class: "row" }, filter(states), h("a", { class: "button button-main", href: "/studies/new" }, "New study"))),
+    await workerNotice(), content));
+
+  let lost = false;
+  async function refresh() {
+    const page = await get(path);
+    const rows = await Promise.all(page.items.map((line) => get(studyPath(line.reference))));
+    fill(content, rows.length ? studiesTable(rows) : nothing(states),
+      page.next_cursor ? h("p", {}, h("a", { href: `/?cursor=${encodeURIComponent(page.next_cursor)}${states.map((state) => `&state=${state}`).join("")}` }, "Older studies")) : null);
+    return rows.some((row) => ["queued", "running"].includes(row.state));
+  }
+
+  await refresh();
+  const again = async () => {
+    if (!content.isConnected) return;
+    try {
+      if (document.visibilityState === "visible") await refresh();
+      if (lost) connection("live");
+      lost = false;
+    } catch {
+      lost = true;
+      connection("lost");
+    }
+    setTimeout(again, REFRESH_MS);
+  };
+  setTimeout(again, REFRESH_MS);
+}
+
+async function workerNotice() {
+  const workers = await get("workers").catch(() => null);
+  if (workers === null || workers.items.length > 0) return null;
+  return notice("warn", "No worker is running", "Studies wait until one does: `servetune serve` brings one along, `servetune worker` starts one on its own.");
+}
+
+function filter(chosen) {
+  const states = ["", "queued", "running", "paused", "complete", "failed", "cancelled"];
+  const select = h("select", { id: "state-filter", "aria-label": "State", onchange: () => location.assign(select.value ? `/?state=${select.value}` : "/") },
+    states.map((state) => h("option", { value: state, selected: chosen[0] === state || (!chosen.length && state === "") }, state || "every state")));
+  return h("div", {}, select);
+}
+
+function nothing(states) {
+  if (states.length) return empty("No study is in this state", "Choose another state above.");
+  return empty("No study yet", "A study finds the launch parameters that serve your workload best, and shows whether they beat what runs today.",
+    h("a", { class: "button button-main", href: "/studies/new" }, "Start the first one"));
+}
+
+function studiesTable(rows) {
+  return table("Studies", [
+    { label: "Study", render: (row) => [h("a", { href: `/studies/${encodeURIComponent(row.reference)}` }, row.reference), row.simulated ? [" ", simulatedBadge()] : null] },
+    { label: "State", render: (row) => [stateBadge(row.state, row.requested), row.state === "running" ? h("div", { class: "small muted" }, row.phase) : null] },
+    { label: "Progress", render: (row) => progress(row) },
+    { label: "Best against baseline", number: true, render: (row) => row.incumbent && row.incumbent.trial !== 0 ? gain(row.incumbent.score?.value) : "–" },
+    { label: "Verdict", render: (row) => row.recommendation ? verdictBadge(row.recommendation.verdict) : "–" },
+    { label: "GPU minutes", number: true, render: (row) => [minutes(row.progress.gpu_minutes_used), row.progress.gpu_minutes_left !== null ? h("div", { class: "small muted" }, `${minutes(row.progress.gpu_minutes_left)} left`) : null] },
+    { label: "Time left", number: true, render: (row) => row.state === "running" ? duration(row.progress.time_left_s) : "–" },
+    { label: "Started", render: (row) => moment(row.started_at ?? row.created_at) },
+  ], rows);
+}
+
+function progress(row) {
+  const { starts_done: done, starts_total: total } = row.progress;
+  return [h("progress", { max: Math.max(total, 1), value: done, "aria-label": `${done} of ${total} engine starts` }), h("div", { class: "small muted" }, `${row.progress.trials_done} of ${row.progress.trials_total} trials`)];
+}

@@ -1,0 +1,159 @@
+// The front of trade-offs: any two quantities, a third as colour, SLO limits as lines to drag.
+
+import { get, studyPath } from "../api.js";
+import { chartPlace, draw, palette } from "../charts.js";
+import { fill, h, table } from "../dom.js";
+import { quantity, reading } from "../format.js";
+import { AXES, LOWER_IS_BETTER, label, unit } from "./quantities.js";
+
+const NONE = "none";
+
+/**
+ * A card with the front of `reference`. `marks()` gives {baseline, incumbent, recommended};
+ * `trials()` all trial lines; `onSlo({ttft_ms, tpot_ms})` hears of dragged limits.
+ */
+export function frontCard(reference, { trials, marks, slo, onSlo }) {
+  const choice = { x: "ttft_p95_ms", y: "output_tokens_per_s", colour: "tpot_p95_ms", log: true };
+  const place = chartPlace("Front of trade-offs between the chosen quantities; the table below holds the same points", "chart-tall");
+  const list = h("div", {});
+  const limits = { ...slo };
+  let points = [];
+
+  async function load() {
+    const axes = [choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])];
+    const found = await get(`${studyPath(reference, "pareto")}?axes=${[...new Set(axes)].join(",")}`);
+    points = found.points;
+    await show();
+  }
+
+  async function show() {
+    fill(list, pointsTable(points, choice, trials(), marks()));
+    const element = await draw(place, () => figure(points, choice, trials(), marks(), limits));
+    element.removeAllListeners?.("plotly_relayout");
+    element.on?.("plotly_relayout", (change) => dragged(change, choice, limits, onSlo));
+    element.removeAllListeners?.("plotly_click");
+    element.on?.("plotly_click", (click) => {
+      const trial = click.points[0]?.customdata;
+      if (trial !== undefined) location.assign(`/studies/${encodeURIComponent(reference)}/trials/${trial}`);
+    });
+  }
+
+  const pick = (name, words, options) => {
+    const select = h("select", { id: `front-${name}`, onchange: () => { choice[name] = select.value; load(); } },
+      options.map((option) => h("option", { value: option, selected: option === choice[name] }, option === NONE ? "nothing" : label(option))));
+    return h("div", { class: "field" }, h("label", { for: `front-${name}` }, words), select);
+  };
+  const log = h("input", { type: "checkbox", checked: true, onchange: () => { choice.log = log.checked; show(); } });
+  const card = h("section", { class: "card stack", "aria-labelledby": "front-title" },
+    h("h2", { id: "front-title" }, "Trade-offs"),
+    h("div", { class: "fields" }, pick("x", "Across", AXES), pick("y", "Up", AXES), pick("colour", "Colour", [NONE, ...AXES])),
+    h("div", { class: "row" }, h("label", { class: "inline" }, log, "Logarithmic axes"),
+      h("span", { class: "muted small" }, "Bars are 90 % intervals. Drag a dashed line to move an SLO limit.")),
+    place, h("details", {}, h("summary", {}, "The same as a table"), list));
+  return { card, load, show };
+}
+
+function figure(points, choice, trials, marks, limits) {
+  const colours = palette();
+  const known = points.filter((point) => point.values[choice.x] && point.values[choice.y]);
+  const states = new Map(trials.map((trial) => [trial.number, trial]));
+  const best = known.filter((point) => point.on_front);
+  const rest = known.filter((point) => !point.on_front);
+  const special = [[marks.baseline, "baseline", "square", colours.text], [marks.incumbent, "best so far", "diamond", colours.accent], [marks.recommended, "recommended", "star", colours.good]];
+  const traces = [
+    markers(rest, choice, "dominated", { color: colours.faint, size: 8, symbol: "circle-open" }, colours),
+    line(best, choice, colours),
+    markers(best, choice, "on the front", colourOf(best, choice, colours), colours),
+    ...special.filter(([number]) => number !== null && number !== undefined).map(([number, name, symbol, colour]) =>
+      markers(known.filter((point) => point.trial === number), choice, name, { color: "rgba(0,0,0,0)", size: 18, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
+    infeasible(known, trials, choice, states, colours),
+  ].filter((trace) => trace !== null && trace.x.length > 0);
+  return { traces, layout: layout(choice, limits, colours), config: { edits: { shapePosition: true } } };
+}
+
+function layout(choice, limits, colours) {
+  const type = choice.log ? "log" : "linear";
+  const shapes = [];
+  const annotations = [];
+  for (const [axis, name] of [["x", choice.x], ["y", choice.y]]) {
+    const limit = name.startsWith("ttft_") ? limits.ttft_ms : name.startsWith("tpot_") ? limits.tpot_ms : null;
+    if (!limit) continue;
+    const across = axis === "x";
+    shapes.push({ name, type: "line", xref: across ? "x" : "paper", yref: across ? "paper" : "y", x0: across ? limit : 0, x1: across ? limit : 1, y0: across ? 0 : limit, y1: across ? 1 : limit, line: { color: colours.warn, width: 2, dash: "dash" } });
+    const at = choice.log ? Math.log10(limit) : limit;
+    annotations.push({ xref: across ? "x" : "paper", yref: across ? "paper" : "y", x: across ? at : 1, y: across ? 1 : at, text: `SLO ${quantity(limit)} ms`, showarrow: false, font: { color: colours.warn }, xanchor: "right", yanchor: "bottom" });
+  }
+  return { xaxis: { type, title: label(choice.x) }, yaxis: { type, title: label(choice.y) }, shapes, annotations, hovermode: "closest" };
+}
+
+function markers(points, choice, name, marker, colours, bars = true) {
+  return {
+    type: "scatter", mode: "markers", name, marker,
+    x: points.map((point) => point.values[choice.x].value), y: points.map((point) => point.values[choice.y].value),
+    error_x: bars ? errors(points, choice.x, colours) : undefined, error_y: bars ? errors(points, choice.y, colours) : undefined,
+    customdata: points.map((point) => point.trial),
+    text: points.map((point) => hover(point, choice)), hovertemplate: "%{text}<extra></extra>",
+  };
+}
+
+function hover(point, choice) {
+  const names = [...new Set([choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])])];
+  return [`Trial ${point.trial}`, ...names.map((name) => `${label(name)}: ${reading(point.values[name])}`)].join("<br>");
+}
+
+function errors(points, name, colours) {
+  const readings = points.map((point) => point.values[name]);
+  if (!readings.some((found) => found.high !== null)) return undefined;
+  return { type: "data", symmetric: false, array: readings.map((found) => (found.high ?? found.value) - found.value), arrayminus: readings.map((found) => found.value - (found.low ?? found.value)), color: colours.faint, thickness: 1, width: 3 };
+}
+
+function line(points, choice, colours) {
+  const sorted = [...points].sort((a, b) => a.values[choice.x].value - b.values[choice.x].value);
+  return { type: "scatter", mode: "lines", showlegend: false, hoverinfo: "skip", line: { color: colours.accent, width: 1.5, dash: "dot" }, x: sorted.map((point) => point.values[choice.x].value), y: sorted.map((point) => point.values[choice.y].value) };
+}
+
+function colourOf(points, choice, colours) {
+  const values = choice.colour === NONE ? null : points.map((point) => point.values[choice.colour]?.value ?? null);
+  if (!values || !values.some((value) => value !== null)) return { color: colours.accent, size: 10 };
+  return { color: values, size: 11, colorscale: colours.scale, reversescale: !LOWER_IS_BETTER(choice.colour), showscale: true, line: { width: 1, color: colours.surface }, colorbar: { title: { text: label(choice.colour), side: "right" }, thickness: 12, outlinewidth: 0 } };
+}
+
+/** Trials that could not run have no place on these axes: they stand along the lower edge. */
+function infeasible(known, trials, choice, states, colours) {
+  const failed = trials.filter((trial) => trial.state === "infeasible");
+  if (!failed.length || !known.length) return null;
+  const xs = known.map((point) => point.values[choice.x].value);
+  const bottom = Math.min(...known.map((point) => point.values[choice.y].value));
+  const [low, high] = [Math.min(...xs), Math.max(...xs)];
+  const at = failed.map((_, i) => choice.log ? low * (high / low || 1) ** ((i + 0.5) / failed.length) : low + (high - low) * (i + 0.5) / failed.length);
+  return {
+    type: "scatter", mode: "markers", name: "could not run (place means nothing)", marker: { symbol: "x", size: 9, color: colours.bad },
+    x: at, y: failed.map(() => bottom * (choice.log ? 0.92 : 0.96)), customdata: failed.map((trial) => trial.number),
+    text: failed.map((trial) => `Trial ${trial.number}: ${trial.failure_class ?? "infeasible"}`), hovertemplate: "%{text}<extra></extra>",
+  };
+}
+
+/** A dragged line tells its new place under keys such as `shapes[0].x0`. */
+function dragged(change, choice, limits, onSlo) {
+  for (const [key, value] of Object.entries(change)) {
+    const match = /^shapes\[(\d+)\]\.([xy])0$/.exec(key);
+    if (!match || !(value > 0)) continue;
+    const name = match[2] === "x" ? choice.x : choice.y;
+    if (name.startsWith("ttft_")) limits.ttft_ms = value;
+    else if (name.startsWith("tpot_")) limits.tpot_ms = value;
+    else continue;
+    onSlo({ ...limits });
+    return;
+  }
+}
+
+function pointsTable(points, choice, trials, marks) {
+  const names = [...new Set([choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])])];
+  const role = (number) => [number === marks.recommended ? "recommended" : null, number === marks.incumbent ? "best so far" : null, number === marks.baseline ? "baseline" : null].filter(Boolean).join(", ");
+  const failed = trials.filter((trial) => trial.state === "infeasible").map((trial) => ({ trial: trial.number, values: {}, on_front: false, failure: trial.failure_class ?? "infeasible" }));
+  return table("Points of the chart", [
+    { label: "Trial", render: (point) => String(point.trial) },
+    { label: "", render: (point) => point.failure ?? [point.on_front ? "on the front" : "dominated", role(point.trial) ? `, ${role(point.trial)}` : ""].join("") },
+    ...names.map((name) => ({ label: label(name), number: true, render: (point) => reading(point.values[name], unit(name) === "" ? "" : "") })),
+  ], [...points, ...failed]);
+}

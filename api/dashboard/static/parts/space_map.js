@@ -1,0 +1,56 @@
+// Where in the space trials were made, and how they fared: sequences against token budget.
+
+import { chartPlace, draw, palette } from "../charts.js";
+import { h } from "../dom.js";
+import { gain } from "../format.js";
+import { applied } from "./quantities.js";
+
+const X = "max-num-seqs";
+const Y = "max-num-batched-tokens";
+const FACET = "enable-chunked-prefill";
+
+export function spaceMapCard(reference, trials) {
+  const place = chartPlace("Configurations tried: max-num-seqs against max-num-batched-tokens, coloured by score; the list of trials holds the same");
+  async function show() {
+    const element = await draw(place, () => figure(trials()));
+    element.removeAllListeners?.("plotly_click");
+    element.on?.("plotly_click", (click) => location.assign(`/studies/${encodeURIComponent(reference)}/trials/${click.points[0].customdata}`));
+  }
+  return { card: h("section", { class: "card", "aria-labelledby": "space-title" }, h("h2", { id: "space-title" }, "Configuration space"), place,
+    h("p", { class: "muted small" }, "Circles ran; crosses could not; triangles were cut short.")), show };
+}
+
+function figure(all) {
+  const colours = palette();
+  const placed = all.filter((trial) => applied(trial, X) !== null && applied(trial, Y) !== null);
+  const facets = [true, false].map((chunked) => placed.filter((trial) => (applied(trial, FACET) ?? true) === chunked));
+  const used = facets.map((rows, i) => [rows, i === 0 ? "chunked prefill on" : "chunked prefill off"]).filter(([rows]) => rows.length);
+  const scores = placed.map((trial) => trial.score?.value ?? null).filter((value) => value !== null);
+  const reach = scores.length ? Math.max(...scores.map(Math.abs), 0.01) : 1;
+  const traces = [];
+  const annotations = [];
+  const layout = { showlegend: false, grid: { rows: 1, columns: Math.max(used.length, 1), pattern: "independent" } };
+  used.forEach(([rows, title], i) => {
+    const suffix = i === 0 ? "" : String(i + 1);
+    traces.push(cloud(rows, `x${suffix}`, `y${suffix}`, reach, colours, i === used.length - 1));
+    layout[`xaxis${suffix}`] = { type: "log", title: X, dtick: Math.log10(2) * 2 };
+    layout[`yaxis${suffix}`] = { type: "log", title: i === 0 ? Y : "", dtick: Math.log10(2) * 2 };
+    annotations.push({ text: title, xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0.5, y: 1.02, showarrow: false, yanchor: "bottom", font: { color: colours.muted } });
+  });
+  return { traces, layout: { ...layout, annotations, margin: { t: 34, l: 66, r: 20, b: 48 } } };
+}
+
+function cloud(rows, xaxis, yaxis, reach, colours, scale) {
+  const symbols = { complete: "circle", infeasible: "x", pruned: "triangle-up" };
+  return {
+    type: "scatter", mode: "markers", xaxis, yaxis,
+    x: rows.map((trial) => applied(trial, X)), y: rows.map((trial) => applied(trial, Y)), customdata: rows.map((trial) => trial.number),
+    text: rows.map((trial) => `Trial ${trial.number}: ${trial.state === "infeasible" ? trial.failure_class ?? "infeasible" : trial.score ? gain(trial.score.value) : trial.state}`), hovertemplate: "%{text}<br>%{x} sequences, %{y} tokens<extra></extra>",
+    marker: {
+      size: rows.map((trial) => trial.number === 0 ? 15 : 11), symbol: rows.map((trial) => symbols[trial.state] ?? "circle-open"),
+      color: rows.map((trial) => trial.state === "infeasible" ? -reach : trial.score?.value ?? 0), cmin: -reach, cmax: reach,
+      colorscale: [[0, colours.bad], [0.5, colours.faint], [1, colours.good]], showscale: scale,
+      colorbar: { title: { text: "score (ln)", side: "right" }, thickness: 12, outlinewidth: 0 }, line: { width: 1, color: colours.surface },
+    },
+  };
+}
