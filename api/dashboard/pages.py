@@ -1,11 +1,12 @@
-"""The dashboard's pages: shells without data. What they show, their scripts ask the JSON API for."""
+"""The dashboard's pages: shells without data, whose scripts ask the JSON API for everything."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path as PathParameter, Request
+from fastapi import APIRouter, Header, Request
+from fastapi import Path as PathParameter
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -58,6 +58,8 @@ class WorkerRecord:
     study_id: int | None
     started_at: datetime
     last_seen_at: datetime
+    progress: JsonObject | None = None
+    """What it is doing at this moment, as `tuner.worker.live` tells it."""
 
 
 @dataclass(frozen=True, slots=True)

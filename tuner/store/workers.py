@@ -13,7 +13,7 @@ from tuner.domain.states import WorkerState
 from tuner.store.database import require_writable
 from tuner.store.leases import database_now
 from tuner.store.models import StudyRow, WorkerRow
-from tuner.store.records import WorkerRecord
+from tuner.store.records import JsonObject, WorkerRecord
 
 SILENT_AFTER_S = 60.0
 """A worker that was not seen for so long is taken for gone in what is shown of it."""
@@ -76,6 +76,14 @@ class WorkerRepository:
         row.last_seen_at = database_now(self._session, self._clock)
         self._session.flush()
 
+    def show(self, worker_id: str, progress: JsonObject | None) -> None:
+        """Replace what the worker tells of this moment; a worker nobody knows tells nothing."""
+        require_writable(self._session)
+        row = self._session.get(WorkerRow, worker_id)
+        if row is not None:
+            row.progress = None if progress is None else dict(progress)
+            self._session.flush()
+
     def find(self, worker_id: str) -> WorkerRecord | None:
         row = self._session.get(WorkerRow, worker_id, populate_existing=True)
         return None if row is None else _record(row)
@@ -115,4 +123,5 @@ def _record(row: WorkerRow) -> WorkerRecord:
         study_id=row.study_id,
         started_at=row.started_at,
         last_seen_at=row.last_seen_at,
+        progress=row.progress,
     )

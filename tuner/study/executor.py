@@ -68,8 +68,24 @@ class AttemptResult:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineMoment:
+    """What the engine last told of itself; None is what it does not tell.
+
+    `preemptions`, `ttft_sum_s` and `ttft_count` count from the engine's start.
+    """
+
+    monotonic_s: float
+    running: float | None = None
+    waiting: float | None = None
+    kv_usage: float | None = None
+    preemptions: float | None = None
+    ttft_sum_s: float | None = None
+    ttft_count: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadStatus:
-    """Ephemeral progress of the running load: never stored."""
+    """Ephemeral progress of the running load: never part of a study's history."""
 
     segment: str
     elapsed_s: float
@@ -77,6 +93,9 @@ class LoadStatus:
     completed_requests: int
     measuring: bool
     """Whether a window is open; false in warm-up and drain."""
+    failed_requests: int = 0
+    in_flight: int = 0
+    engine: EngineMoment | None = None
 
 
 class AttemptListener(Protocol):

@@ -57,14 +57,15 @@ from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_
 from tuner.study.early_abort import CutShortError
 from tuner.study.engine_launch import time_scale
 from tuner.study.engine_truth import read_truth
-from tuner.study.executor import AttemptRequest, LoadStatus
+from tuner.study.executor import AttemptRequest
+from tuner.study.load_progress import MEASUREMENT, ProgressSink, progress_sink
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
-from tuner.telemetry.series import MetricSeries
+from tuner.telemetry.series import MetricSeries, Scrape
 from tuner.telemetry.window import engine_window
 
-MEASUREMENT, BURST = "measurement", "burst"
+BURST = "burst"
 CALIBRATION, RATES = "calibration", "calibration-rates"
 SEGMENTS = {
     MEASUREMENT: ("latency", "capacity"),
@@ -121,7 +122,7 @@ class LoadSession:
         engine: RunningEngine,
         directory: Path,
         hooks: LoadHooks,
-        on_progress: Callable[[LoadProgress], None],
+        on_progress: ProgressSink,
     ) -> Loaded:
         """Run a plan on the engine; the only place which takes time, so tests may replace it."""
         period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
@@ -131,7 +132,7 @@ class LoadSession:
                     plan,
                     directory,
                     cancellation=hooks.cancellation,
-                    on_progress=on_progress,
+                    on_progress=lambda progress: on_progress(progress, scraper.latest()),
                     engine_alive=hooks.engine_alive,
                 )
             except CutShortError as cut:
@@ -256,10 +257,10 @@ class LoadSession:
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
-        tell = _progress(purpose, hooks)
+        tell = progress_sink(purpose, SEGMENTS[purpose], hooks)
 
-        def on_progress(progress: LoadProgress) -> None:
-            tell(progress)
+        def on_progress(progress: LoadProgress, scrape: Scrape | None = None) -> None:
+            tell(progress, scrape)
             watch(progress)
 
         with GpuSampler(self._gpus_of(request), self._clock) as sampler:
@@ -406,24 +407,6 @@ def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:
     if steady is not None and not steady.steady and steady.drift is not None:
         notes.append(f"throughput is not steady: it drifted by {steady.drift:+.0%} in the window")
     return tuple(notes)
-
-
-def _progress(purpose: str, hooks: LoadHooks) -> Callable[[LoadProgress], None]:
-    names = SEGMENTS[purpose]
-
-    def tell(progress: LoadProgress) -> None:
-        measuring = purpose == MEASUREMENT and progress.phase == "window"
-        hooks.progressed(
-            LoadStatus(
-                segment=names[min(progress.segment, len(names) - 1)],
-                elapsed_s=progress.elapsed_s,
-                total_s=progress.total_s,
-                completed_requests=progress.completed,
-                measuring=measuring,
-            )
-        )
-
-    return tell
 
 
 def _require_whole(result: LoadResult, plan: LoadPlan, purpose: str) -> None:

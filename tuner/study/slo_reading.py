@@ -16,7 +16,7 @@ from tuner.loadgen.plan_file import read_plan
 from tuner.loadgen.records import Records
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
-from tuner.study.load_session import MEASUREMENT
+from tuner.study.load_progress import MEASUREMENT
 
 LATENCY_SEGMENT = 0
 """A measurement's load is the latency segment, then the capacity segment."""

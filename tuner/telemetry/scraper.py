@@ -82,6 +82,12 @@ class MetricsScraper:
         with self._lock:
             return MetricSeries(tuple(self._scrapes))
 
+    def latest(self) -> Scrape | None:
+        """The last scrape that succeeded; None before the first."""
+        with self._lock:
+            scrapes = reversed(self._scrapes)
+            return next((scrape for scrape in scrapes if scrape.error is None), None)
+
     def _run(self) -> None:
         due_s = self._clock.monotonic()
         while not self._stop.is_set():

@@ -15,7 +15,7 @@ from tuner.loadgen.plan import LoadPlan
 from tuner.loadgen.plan_file import write_plan
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
-from tuner.study.load_session import MEASUREMENT
+from tuner.study.load_progress import MEASUREMENT
 from tuner.study.slo_reading import SloReading
 
 ATTEMPT = attempt_record(1, 3)
