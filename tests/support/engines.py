@@ -30,9 +30,9 @@ def scripted_request(directory: Path, *options: str, grace_s: float = 20.0) -> L
     )
 
 
-def until(condition: Callable[[], object], what: str) -> None:
+def until(condition: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S) -> None:
     """Poll until `condition` holds; fails after a minute, saying `what` did not happen."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"did not happen: {what}")

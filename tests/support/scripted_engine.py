@@ -62,6 +62,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--lose-terms", type=int, default=0)
     parser.add_argument("--exit-code", type=int)
     parser.add_argument("--grandchild-file")
+    parser.add_argument("--shared-memory", action="store_true")
     parser.add_argument("--log-line", action="append", default=[])
     parser.add_argument("--never-listen", action="store_true")
     parser.add_argument("--health-status", type=int, default=200)
@@ -97,9 +98,19 @@ def leave_grandchild(path: str) -> None:
     subprocess.run([sys.executable, "-S", "-c", code, path], check=True)
 
 
+def hold_shared_memory() -> object:
+    """A segment that only this process, or the tracker it starts, would ever remove."""
+    from multiprocessing.shared_memory import SharedMemory
+
+    segment = SharedMemory(create=True, size=4096)
+    say(f"shared memory: {segment.name}")
+    return segment
+
+
 def main() -> int:
     options = parse()
     obey(options)
+    held = hold_shared_memory() if options.shared_memory else None
     if options.print_environment:
         say(f"environment: {json.dumps(dict(os.environ))}")
     if options.grandchild_file:
@@ -116,7 +127,7 @@ def main() -> int:
     Handler.health_status = options.health_status
     Handler.completion_status = options.completion_status
     ThreadingHTTPServer((options.host, options.port), Handler).serve_forever()
-    return 0
+    return 0 if held is None else 1
 
 
 if __name__ == "__main__":

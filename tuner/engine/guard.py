@@ -25,6 +25,12 @@ from tuner.engine.process_tree import (
     read_processes,
     send_signal,
 )
+from tuner.engine.shared_memory import (
+    TRACKER_WAIT_S,
+    mapped_segments,
+    remove_segments,
+    without_trackers,
+)
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL_S = 0.05
@@ -146,13 +152,23 @@ class Guard:
             self._pause()
 
     def _kill_remaining(self) -> None:
+        """SIGKILL to all: first those whose shared memory somebody has to remove, then him."""
+        segments = mapped_segments(process.pid for process in self._remaining())
         deadline = time.monotonic() + KILL_WAIT_S
+        while (rest := without_trackers(self._remaining())) and time.monotonic() < deadline:
+            for process in rest:
+                send_signal(process, signal.SIGKILL)
+            self._pause()
+        patience = time.monotonic() + TRACKER_WAIT_S
+        while self._remaining() and time.monotonic() < patience:
+            self._pause()
         while self._remaining() and time.monotonic() < deadline:
             _signal_child(-self._engine_pid, signal.SIGKILL)
             for process in self._remaining():
                 send_signal(process, signal.SIGKILL)
             self._pause()
         self._reap()
+        remove_segments(segments)
 
     def _remaining(self) -> list[ProcessStat]:
         """Everybody below us that runs: as subreaper we are an ancestor of all, whatever group."""

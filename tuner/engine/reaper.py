@@ -17,6 +17,12 @@ from tuner.engine.process_tree import (
     read_processes,
     send_signal,
 )
+from tuner.engine.shared_memory import (
+    TRACKER_WAIT_S,
+    mapped_segments,
+    remove_segments,
+    without_trackers,
+)
 
 POLL_S = 0.05
 GUARD_WAIT_S = 60.0
@@ -55,13 +61,22 @@ def reap(
     while quarry.running() and clock.monotonic() < deadline:
         clock.sleep(POLL_S)
     killed = bool(quarry.running())
-    deadline = clock.monotonic() + KILL_WAIT_S
-    while (rest := quarry.running()) and clock.monotonic() < deadline:
-        for process in rest:
-            send_signal(process, signal.SIGKILL)
-        clock.sleep(POLL_S)
+    rest = _kill(quarry, clock)
     survivors = tuple(sorted(process.pid for process in rest))
     return Reaped(tuple(sorted(quarry.found)), survivors, killed)
+
+
+def _kill(quarry: _Quarry, clock: Clock) -> list[ProcessStat]:
+    """SIGKILL until nobody is left or time is up; who removes shared memory has time to do it."""
+    segments = mapped_segments(process.pid for process in quarry.running())
+    started = clock.monotonic()
+    while (rest := quarry.running()) and clock.monotonic() < started + KILL_WAIT_S:
+        early = clock.monotonic() < started + TRACKER_WAIT_S
+        for process in without_trackers(rest) if early else rest:
+            send_signal(process, signal.SIGKILL)
+        clock.sleep(POLL_S)
+    remove_segments(segments)
+    return rest
 
 
 class _Quarry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tests.support.engines import scripted_request, until
 from tuner.engine.launcher import LaunchRequest
 from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.process_tree import descendants, read_processes
+from tuner.engine.shared_memory import DIRECTORY
 from tuner.errors import ExecutableNotFoundError, InfrastructureError
 
 pytestmark = pytest.mark.engine
@@ -58,7 +60,7 @@ def test_it_imports_only_the_standard_library() -> None:
 
     assert foreign == {
         *("tuner", "tuner.engine"),
-        *("tuner.engine.guard", "tuner.engine.process_tree"),
+        *("tuner.engine.guard", "tuner.engine.process_tree", "tuner.engine.shared_memory"),
     }
     assert not {"subprocess", "asyncio", "dataclasses", "logging"} & imported
 
@@ -168,3 +170,33 @@ def test_two_engines_of_one_worker_do_not_hold_each_other(tmp_path: Path) -> Non
     assert second.exit_status() is None
     assert second.owns_port()
     assert second.stop().returncode == 0
+
+
+def test_a_killed_engine_leaves_no_shared_memory(tmp_path: Path) -> None:
+    request = scripted_request(tmp_path, "--shared-memory", "--ignore-term", grace_s=0.1)
+    engine = ProcessLauncher().launch(request)
+    until(lambda: "scripted engine started" in engine.log_tail(), "the engine starts")
+    found = re.search(r"shared memory: (\S+)", engine.log_tail())
+    assert found is not None
+    segment = Path(DIRECTORY) / found[1]
+    assert segment.exists()
+
+    status = engine.stop()
+
+    assert status.killed
+    assert not segment.exists()
+
+
+def test_a_killed_engine_whose_tracker_was_killed_first_leaves_no_shared_memory(
+    tmp_path: Path,
+) -> None:
+    request = scripted_request(tmp_path, "--shared-memory", "--ignore-term", grace_s=0.1)
+    engine = ProcessLauncher().launch(request)
+    until(lambda: "scripted engine started" in engine.log_tail(), "the engine starts")
+    found = re.search(r"shared memory: (\S+)", engine.log_tail())
+    assert found is not None
+    for process in descendants([engine.engine.pid], read_processes()):
+        os.kill(process.pid, signal.SIGKILL)
+
+    assert engine.stop().killed
+    assert not (Path(DIRECTORY) / found[1]).exists()

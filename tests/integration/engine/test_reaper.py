@@ -18,6 +18,7 @@ from tuner.engine.launcher import ExitStatus, ProcessIdentity
 from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.process_tree import read_process
 from tuner.engine.reaper import Reaped, reap
+from tuner.engine.shared_memory import DIRECTORY
 
 pytestmark = pytest.mark.engine
 
@@ -158,3 +159,19 @@ def test_an_engine_that_ended_unseen_because_its_guard_was_killed(tmp_path: Path
     unseen = ExitStatus(None, stop_requested=False, killed=False)
     assert engine.exit_status() == unseen
     assert engine.stop() == unseen
+
+
+def test_an_engine_that_is_killed_by_its_record_leaves_no_shared_memory(
+    start_worker: StartWorker,
+) -> None:
+    worker = start_worker("wait", "--shared-memory", "--ignore-term")
+    until(lambda: STARTED in worker.log, "the engine starts")
+    segment = Path(DIRECTORY) / worker.log.split("shared memory: ")[1].split()[0]
+    os.kill(worker.guard.pid, signal.SIGKILL)
+    worker.process.kill()
+    worker.process.wait()
+    assert segment.exists()
+
+    assert reap([worker.guard, worker.engine], grace_s=0.1).killed
+
+    assert not segment.exists()
