@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help tune test check format clean
+.PHONY: help tune test test-vllm check format clean
 
 help: ## What there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -10,6 +10,9 @@ tune: ## Set up, then tune the example on the embedded engine (simulated) and SQ
 
 test: ## Set up, then run every test
 	@scripts/test
+
+test-vllm: ## Set up a real vLLM for CPUs and a tiny model, then run the tests against it
+	@scripts/test-vllm
 
 check: ## Lint, format, types, import contracts, generated files
 	@scripts/check

@@ -184,6 +184,9 @@ class Instrument:
     Only an embedded engine that runs faster than real time is asked for it."""
     ttft_p95_error: float | None = None
     """By how much ours exceeds that, as a share of it."""
+    client_ttft_mean_ms: float | None = None
+    server_ttft_mean_ms: float | None = None
+    """Of the same window by the engine's own clock, which starts behind its HTTP server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from tuner.engine.process_launcher import ProcessLauncher
 pytestmark = [pytest.mark.real_vllm, pytest.mark.timeout(600)]
 
 API_SERVER, ENGINE_CORE, WORKER = (
-    "vLLM API server version",
+    "Resolved architecture",
     "Initializing a V1 LLM engine",
     "Starting to load model",
 )

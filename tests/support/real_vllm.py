@@ -217,6 +217,11 @@ class Scene:
     engine: ProcessIdentity | None = None
     done: bool = False
 
+    @classmethod
+    def quiet(cls) -> Scene:
+        """One in which nothing happens and nobody watches."""
+        return cls(Watch(), Cancellation())
+
     def engine_started(self, guard: ProcessIdentity, engine: ProcessIdentity, port: int) -> None:
         self.guard, self.engine = guard, engine
         self.watch.follow([guard, engine], port)

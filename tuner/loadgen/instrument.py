@@ -56,10 +56,11 @@ class InstrumentLimits:
     engine's own account gives for the same requests, as a share of the latter."""
 
     clock_error: float = 0.15
-    """As a coarser check of every segment of such an engine, which must keep up with its own clock:
-    between its mean token gap and ours, and between its mean TTFT and ours as a share of
-    the TTFT p95. (A real engine's clock begins behind its HTTP server, and what that adds is no
-    error: users wait for it.)"""
+    """A coarser check of every segment: between the engine's mean TTFT and ours as a share of the
+    TTFT p95. A real engine's clock begins behind its HTTP server, and what that adds is no error:
+    users wait for it. But nobody can see a token before the engine made it. An engine faster than
+    real time must keep up with its own clock: there ours must not be longer either, nor the mean
+    token gap."""
 
     clock_error_floor_ms: float = 5.0
     prefix_hit_rate: float = 0.02
@@ -87,6 +88,7 @@ def instrument(
     lag_s = np.concatenate([_send_lags_s(result) for result in segments])
     health = [result.report.health for result in segments if result.report.health is not None]
     client_tokens, server_tokens = _token_counts(segments, engine_windows)
+    client_ttft_ms, server_ttft_ms = _first_token_means(segments, engine_windows)
     facts = _Facts(
         lag_p50_ms=_wall_ms(lag_s, 0.50, time_scale),
         lag_p95_ms=_wall_ms(lag_s, 0.95, time_scale),
@@ -97,12 +99,15 @@ def instrument(
         client_tokens=client_tokens,
         server_tokens=server_tokens,
         prefix_hit_rate=_unexplained_hits(engine_windows),
+        client_ttft_ms=client_ttft_ms,
+        server_ttft_ms=server_ttft_ms,
     )
     reasons = (
         *_truth_reasons(truth, time_scale, limits),
         *_timing_reasons(facts, time_scale, ttft_p95_ms, slo_ttft_ms, limits),
         *_count_reasons(facts, limits),
         *_clock_reasons(segments, engine_windows, time_scale, ttft_p95_ms, limits),
+        *_early_reasons(facts, time_scale, ttft_p95_ms, limits),
         *_segment_reasons(segments, engine_windows),
         *_step_reasons(segments, time_scale, limits),
     )
@@ -117,8 +122,13 @@ def instrument(
         client_output_tokens=None if client_tokens is None else round(client_tokens),
         server_output_tokens=None if server_tokens is None else round(server_tokens),
         prefix_hit_rate=facts.prefix_hit_rate,
+<<<<<<< HEAD
         engine_ttft_p95_ms=truth.engine_p95_ms if truth is not None and truth.requests else None,
         ttft_p95_error=truth.error if truth is not None and truth.requests else None,
+=======
+        client_ttft_mean_ms=facts.client_ttft_ms,
+        server_ttft_mean_ms=facts.server_ttft_ms,
+>>>>>>> 3949081 (Hold client and engine to each other's first tokens; record a study on a real vLLM)
     )
 
 
@@ -135,6 +145,9 @@ class _Facts:
     client_tokens: float | None
     server_tokens: float | None
     prefix_hit_rate: float | None
+    client_ttft_ms: float | None
+    server_ttft_ms: float | None
+    """These two in engine time."""
 
 
 def _timing_reasons(
@@ -220,6 +233,18 @@ def _clock_reasons(
                 yield f"{what} {ours:.0f} ms here but {theirs:.0f} ms by the engine's own clock"
 
 
+def _early_reasons(
+    facts: _Facts, time_scale: float, ttft_p95_ms: float | None, limits: InstrumentLimits
+) -> Iterator[str]:
+    """Tokens that came here before the engine says it made them: one of the clocks is wrong."""
+    ours, theirs = facts.client_ttft_ms, facts.server_ttft_ms
+    if time_scale > 1.0 or ours is None or theirs is None:
+        return
+    limit_ms = max(limits.clock_error * (ttft_p95_ms or 0.0), limits.clock_error_floor_ms)
+    if theirs - ours > limit_ms:
+        yield f"first tokens took {ours:.0f} ms here but {theirs:.0f} ms by the engine's own clock"
+
+
 def _segment_reasons(
     segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
 ) -> Iterator[str]:
@@ -281,6 +306,21 @@ def _token_counts(
         counted = window.generation_tokens
         server = None if server is None or counted is None else server + counted
     return (client, server) if segments else (None, None)
+
+
+def _first_token_means(
+    segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
+) -> tuple[float | None, float | None]:
+    """Mean TTFT (from send) of the first open loop's window, ours and the engine's.
+
+    In saturation it would only measure the queue.
+    """
+    for result, window in zip(segments, engine_windows, strict=True):
+        if isinstance(result.segment, OpenLoopSegment):
+            start_s = result.segment.warmup_s
+            end_s = start_s + result.segment.window_s
+            return first_token_mean_ms(result.records, start_s, end_s), window.ttft_mean_ms
+    return None, None
 
 
 def _unexplained_hits(engine_windows: Sequence[EngineWindow]) -> float | None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from objectives.measurement import Instrument
 from tests.support.load_records import Row, closed_segment, open_segment, result_of
 from tuner.domain.engine_window import EngineWindow
@@ -201,9 +203,31 @@ def test_an_embedded_engine_may_differ_a_little_from_its_own_clock() -> None:
     assert judge(two_tokens(0.004, 0.004), windows=(quick,), time_scale=10.0).valid
 
 
-def test_a_real_engine_is_not_held_to_its_own_clock() -> None:
+def test_what_a_real_engines_http_server_adds_is_no_error() -> None:
     own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
-    assert judge(two_tokens(0.9, 0.9), windows=(own,), ttft_p95_ms=500.0).valid
+    verdict = judge(two_tokens(0.9, 0.9), windows=(own,), ttft_p95_ms=500.0)
+    assert verdict.valid
+    assert verdict.client_ttft_mean_ms == pytest.approx(900.0)
+    assert verdict.server_ttft_mean_ms == 200.0
+
+
+def test_a_real_engines_tokens_that_come_before_it_made_them_are_found_out() -> None:
+    own = EngineWindow(ttft_mean_ms=400.0)
+    verdict = judge(two_tokens(0.3, 0.1), windows=(own,), ttft_p95_ms=500.0)
+    assert verdict.reasons == (
+        "first tokens took 300 ms here but 400 ms by the engine's own clock",
+    )
+
+
+def test_a_real_engines_tokens_may_come_a_little_before_it_says() -> None:
+    own = EngineWindow(ttft_mean_ms=340.0)
+    assert judge(two_tokens(0.3, 0.1), windows=(own,), ttft_p95_ms=500.0).valid
+
+
+def test_first_tokens_are_not_compared_where_the_engine_does_not_count_them() -> None:
+    verdict = judge(two_tokens(0.3, 0.1), windows=(EngineWindow(),), ttft_p95_ms=500.0)
+    assert verdict.valid
+    assert verdict.server_ttft_mean_ms is None
 
 
 def test_a_clock_that_was_set_during_the_load_is_found_out() -> None:
