@@ -122,13 +122,10 @@ def instrument(
         client_output_tokens=None if client_tokens is None else round(client_tokens),
         server_output_tokens=None if server_tokens is None else round(server_tokens),
         prefix_hit_rate=facts.prefix_hit_rate,
-<<<<<<< HEAD
         engine_ttft_p95_ms=truth.engine_p95_ms if truth is not None and truth.requests else None,
         ttft_p95_error=truth.error if truth is not None and truth.requests else None,
-=======
         client_ttft_mean_ms=facts.client_ttft_ms,
         server_ttft_mean_ms=facts.server_ttft_ms,
->>>>>>> 3949081 (Hold client and engine to each other's first tokens; record a study on a real vLLM)
     )
 
 
