@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from objectives.measurement import EngineFacts
 from tests.support.study_fakes import at_once
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import SystemClock
@@ -228,6 +229,9 @@ class Scene:
         self.launched(guard, engine, port)
 
     def entered(self, state: TrialState) -> None:
+        """Nothing to do."""
+
+    def read_back(self, facts: EngineFacts) -> None:
         """Nothing to do."""
 
     def calibrated(self, calibration: LoadCalibration) -> None:
