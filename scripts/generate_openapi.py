@@ -7,12 +7,18 @@ import sys
 from pathlib import Path
 
 from api.app import create_app
+from api.settings import ApiSettings
+from tuner.store.url import DatabaseUrl
 
 TARGET = Path(__file__).parent.parent / "docs" / "openapi.json"
+NOWHERE = Path("/nonexistent")
+"""The document depends on no database, and none is opened."""
 
 
 def main() -> int:
-    text = json.dumps(create_app().openapi(), indent=2, sort_keys=True) + "\n"
+    settings = ApiSettings(DatabaseUrl.of_file(NOWHERE / "servetune.db"), NOWHERE)
+    document = create_app(settings).openapi()
+    text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     if "--check" in sys.argv[1:]:
         if TARGET.exists() and TARGET.read_text() == text:
             return 0

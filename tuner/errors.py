@@ -7,11 +7,13 @@ ServeTuneError
 │   ├── InvalidTraceError           a trace file; names the line
 │   ├── UnknownStudyError           HTTP 404
 │   ├── StudyChangedError           HTTP 409: same name, other document
-│   └── StudyStateError             HTTP 409: a study in this state cannot do that
+│   ├── StudyStateError             HTTP 409: a study in this state cannot do that
+│   └── AccessDeniedError           HTTP 403: a service refuses this key, or asks for one
 ├── StartupError                    exit 3: ServeTune itself cannot start
 │   ├── DatabaseError               not reachable, read-only, full
 │   ├── DiskError                   no room for an attempt's files, or none may be written
 │   ├── AlreadyDrivenError          another process drives the study
+│   ├── ServerUnreachableError      a service does not answer
 │   ├── SchemaNotCurrentError       run `servetune db upgrade`
 │   └── ExecutableNotFoundError     the engine's executable
 ├── LeaseLostError                  exit 1: another worker has taken the study over
@@ -104,6 +106,12 @@ class StudyStateError(InvalidInputError):
     http_status = 409
 
 
+class AccessDeniedError(InvalidInputError):
+    """A service asks for a key, or for one with more rights."""
+
+    http_status = 403
+
+
 class StartupError(ServeTuneError):
     """ServeTune itself cannot start."""
 
@@ -131,6 +139,10 @@ class AlreadyDrivenError(StartupError):
         )
         self.study_id = study_id
         self.holder = holder
+
+
+class ServerUnreachableError(StartupError):
+    """A ServeTune service does not answer."""
 
 
 class SchemaNotCurrentError(StartupError):

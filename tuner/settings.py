@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -26,6 +26,12 @@ class Settings(BaseSettings):
     database_url: str | None = None
     state_dir: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8642, ge=0, le=65535)
+    allowed_hosts: list[str] = []
+    operator_config: Path | None = None
+    server: str | None = None
+    api_key: SecretStr | None = None
 
     @classmethod
     def settings_customise_sources(
@@ -57,13 +63,12 @@ def configuration_file(environment: Mapping[str, str]) -> Path | None:
     return root / "servetune" / "config.toml"
 
 
-def load_settings(*, database_url: str | None = None, state_dir: Path | None = None) -> Settings:
-    """The settings of this process; arguments are the command line's. Raises InvalidInputError."""
-    given: dict[str, object] = {}
-    if database_url is not None:
-        given["database_url"] = database_url
-    if state_dir is not None:
-        given["state_dir"] = state_dir
+def load_settings(**arguments: object) -> Settings:
+    """The settings of this process; arguments are the command line's, None where it says nothing.
+
+    Raises InvalidInputError.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
     try:
         return Settings(**given)  # type: ignore[arg-type]  # validated by Pydantic itself
     except ValidationError as error:

@@ -7,63 +7,22 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.options import (
+    ApiServer,
+    DatabaseUrl,
+    Engine,
+    FromCommand,
+    OptionalStudyFile,
+    Output,
+    PrintStudy,
+    Simulate,
+    StateDir,
+    StudyFile,
+    StudyName,
+)
 from tuner.cli.output import OutputFormat
-
-Output = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="Form of the data on standard output.")
-]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database-url",
-        help="Database of the studies. [env: SERVETUNE_DATABASE_URL]",
-        metavar="URL",
-    ),
-]
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        help="Where databases and logs live. [env: SERVETUNE_STATE_DIR]",
-        metavar="DIR",
-    ),
-]
-StudyFile = Annotated[Path, typer.Argument(help="The study document (YAML or JSON).")]
-OptionalStudyFile = Annotated[
-    Path | None,
-    typer.Argument(help="The study document (YAML or JSON); optional with --from-command."),
-]
-FromCommand = Annotated[
-    str | None,
-    typer.Option(
-        "--from-command",
-        help="Today's launch command as baseline: text, @FILE, or - for standard input.",
-        metavar="TEXT",
-    ),
-]
-Simulate = Annotated[
-    str | None,
-    typer.Option(
-        "--simulate",
-        help="With --from-command: tune on the embedded engine's model of this GPU.",
-        metavar="GPU",
-    ),
-]
-PrintStudy = Annotated[
-    bool,
-    typer.Option(
-        "--print-study", help="With --from-command: print the study document, run nothing."
-    ),
-]
-Engine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine",
-        help="Run only if the study's engine is of this kind: vllm or simulated.",
-        metavar="KIND",
-    ),
-]
-StudyName = Annotated[str, typer.Argument(help="A study's name, `name@generation` or id.")]
+from tuner.cli.service_commands import key_app, serve
+from tuner.cli.study_commands import study_app
 
 app = typer.Typer(
     name="servetune",
@@ -74,10 +33,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-study_app = typer.Typer(help="Look at stored studies and go on with them.", no_args_is_help=True)
 database_app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
 app.add_typer(database_app, name="db")
+app.add_typer(key_app, name="key")
+app.command()(serve)
 
 
 def _version(wanted: bool) -> None:
@@ -108,18 +68,25 @@ def tune(
         bool, typer.Option("--new", help="Start afresh although a study of this name exists.")
     ] = False,
     output: Output = OutputFormat.TABLE,
+    server: ApiServer = None,
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Run a study to its recommendation.
+    """Run a study to its recommendation: here, or with --server by a service's workers.
 
     A study that was interrupted goes on where it stopped; a finished one is shown again. With
     --from-command, the command's model and searched flags become the study's model and baseline,
     its other flags are fixed, and what was not understood is said on standard error.
     """
+    from tuner.cli.remote.place import is_remote, required_file
     from tuner.settings import load_settings
 
-    settings = load_settings(database_url=database_url, state_dir=state_dir)
+    settings = load_settings(database_url=database_url, state_dir=state_dir, server=server)
+    if not print_study and is_remote(settings, database_url, state_dir):
+        from tuner.cli.remote.tuning import tune_remotely
+
+        named = required_file(study, from_command)
+        raise typer.Exit(tune_remotely(named, settings, output, new=new))
     # The study is read before anything slow is loaded: mistakes are told at once.
     if from_command is not None:
         from tuner.cli.from_command import import_study
@@ -220,6 +187,7 @@ def export(
             metavar="VERSION",
         ),
     ] = None,
+    server: ApiServer = None,
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
 ) -> None:
@@ -227,10 +195,17 @@ def export(
 
     Comments, or fields, say where it comes from and what was measured; see docs/export.md.
     """
+    from tuner.cli.remote.place import is_remote
     from tuner.cli.studies import export_command
     from tuner.settings import load_settings
 
-    settings = load_settings(database_url=database_url, state_dir=state_dir)
+    settings = load_settings(database_url=database_url, state_dir=state_dir, server=server)
+    if is_remote(settings, database_url, state_dir):
+        from tuner.cli.remote.studies import remote_studies
+
+        with remote_studies(settings) as remote:
+            remote.export(study, form, image=image, vllm_version=vllm_version)
+        return
     export_command(study, form, settings, image=image, vllm_version=vllm_version)
 
 
@@ -296,48 +271,6 @@ def diagnose(
 
     question = Question(log, exit_status, kernel_log, ready, tuple(metrics or ()), window, compare)
     raise typer.Exit(show(question, output))
-
-
-@study_app.command("list")
-def study_list(
-    output: Output = OutputFormat.TABLE,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-) -> None:
-    """Every stored study."""
-    from tuner.cli.studies import list_all
-    from tuner.settings import load_settings
-
-    list_all(load_settings(database_url=database_url, state_dir=state_dir), output)
-
-
-@study_app.command("show")
-def study_show(
-    study: StudyName,
-    output: Output = OutputFormat.TABLE,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-) -> None:
-    """One study's trials, recommendation and launch command."""
-    from tuner.cli.studies import show
-    from tuner.settings import load_settings
-
-    show(study, load_settings(database_url=database_url, state_dir=state_dir), output)
-
-
-@study_app.command("resume")
-def study_resume(
-    study: StudyName,
-    output: Output = OutputFormat.TABLE,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-) -> None:
-    """Go on with an interrupted study."""
-    from tuner.cli.studies import resume
-    from tuner.settings import load_settings
-
-    settings = load_settings(database_url=database_url, state_dir=state_dir)
-    raise typer.Exit(resume(study, settings, output))
 
 
 @database_app.command("upgrade")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import StudySpec
 from tuner.study.outlook import MemoryOutlook
 from tuner.study.plan import PlannedStart, StudyPlan
+from tuner.study.plan_document import plan_document
 from tuner.worker.composition import plan
 
 _PARTS = ("weights", "activations", "graphs", "KV cache")
@@ -31,24 +31,6 @@ def plan_study(
     """Print what the study would do, and what is expected of `flags`; starts and stores nothing."""
     forecast = plan(spec, base_dir=base_dir, asked=parse_flags(flags))
     emit(plan_document(forecast), output, lambda console: _draw(forecast, console))
-
-
-def plan_document(forecast: StudyPlan) -> dict[str, object]:
-    """The plan, JSON-able; everything in it is a prediction."""
-    document = asdict(forecast)
-    document["starts"] = [_start_document(start) for start in forecast.starts]
-    return {"prediction": True, **document}
-
-
-def _start_document(start: PlannedStart) -> dict[str, object]:
-    return {
-        "origin": start.origin.value,
-        "flags": start.command.config.as_dict(),
-        "argv": list(start.argv),
-        "memory": asdict(start.memory) if start.memory else None,
-        "expected": asdict(start.expected) if start.expected else None,
-        "rejected": start.rejected,
-    }
 
 
 def _draw(forecast: StudyPlan, console: Console) -> None:

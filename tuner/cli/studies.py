@@ -13,15 +13,23 @@ from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.progress import TerminalObserver, on_terminal
 from tuner.cli.tables import draw_report, study_table
 from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import SystemClock
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
 from tuner.export.forms import render
 from tuner.export.target_version import addressed_to
 from tuner.settings import Settings
+from tuner.store.artifacts import ArtifactStore
+from tuner.store.database import open_database
+from tuner.store.unit_of_work import Store
+from tuner.study.admission import require_tunable
+from tuner.study.creation import create_study
+from tuner.study.deletion import delete_study
 from tuner.study.ledger import History
 from tuner.study.progress import Observer
 from tuner.study.recommendation import Verdict
 from tuner.study.report import study_report, study_summary
+from tuner.study.study_view import study_line
 from tuner.worker.composition import (
     Locations,
     list_studies,
@@ -31,6 +39,7 @@ from tuner.worker.composition import (
     resume_study,
     run_study,
 )
+from tuner.worker.locations import prepare, require_database
 
 DEFAULT_FORM = "vllm"
 Run = Callable[[Observer | None, Cancellation], History]
@@ -91,6 +100,32 @@ def _launch_command(history: History, locations: Locations) -> str | None:
     if recommended is None:
         return None
     return render(DEFAULT_FORM, recommended.command, recommended.provenance)
+
+
+def create(
+    spec: StudySpec, base_dir: Path, settings: Settings, output: OutputFormat, *, new: bool
+) -> None:
+    """Store a study and leave it to a worker; prints its reference."""
+    locations = resolve_locations(settings)
+    require_tunable(spec, base_dir)
+    prepare(locations)
+    artifacts = ArtifactStore(locations.artifacts)
+    with open_database(locations.database) as database:
+        store = Store(database, SystemClock())
+        study = create_study(spec, store, artifacts, base_dir, new=new).study
+    line = study_line(study)
+    emit(line, output, lambda console: console.print(study.reference, markup=False))
+
+
+def delete(reference: str, settings: Settings) -> None:
+    """Delete a stored study that nobody drives, with its files."""
+    locations = resolve_locations(settings)
+    require_database(locations)
+    with open_database(locations.database) as database:
+        store = Store(database, SystemClock())
+        with store.reading() as work:
+            study = work.studies.find(reference)
+        delete_study(store, ArtifactStore(locations.artifacts), study.id)
 
 
 def show(reference: str, settings: Settings, output: OutputFormat) -> None:

@@ -124,6 +124,28 @@ class TrialRepository:
             query = query.where(TrialRow.state.in_([state.value for state in states]))
         return tuple(trial_record(row) for row in self._session.scalars(query))
 
+    def page(
+        self,
+        study_id: int,
+        *,
+        states: Sequence[TrialState] | None = None,
+        after_number: int | None = None,
+        limit: int = 50,
+    ) -> tuple[TrialRecord, ...]:
+        """The study's trials by number, above `after_number` when given."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if states is not None:
+            query = query.where(TrialRow.state.in_([state.value for state in states]))
+        if after_number is not None:
+            query = query.where(TrialRow.number > after_number)
+        return tuple(trial_record(row) for row in self._session.scalars(query.limit(limit)))
+
+    def find(self, study_id: int, number: int) -> TrialRecord | None:
+        """The trial of this number, where there is one."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id, TrialRow.number == number)
+        row = self._session.scalars(query).one_or_none()
+        return None if row is None else trial_record(row)
+
     def by_optuna_number(self, study_id: int, optuna_number: int) -> TrialRecord | None:
         """The trial that ran this one of Optuna's."""
         row = self._by_optuna_number(study_id, optuna_number)

@@ -83,15 +83,21 @@ def _trial(trial: TrialRecord, history: History) -> JsonObject:
         "score": _copy(trial.score),
         "measurement": measurement_to_dict(scored.measurement) if scored else None,
         "infeasibility": _copy(trial.infeasibility),
-        "failure": _failure(trial),
-        "attempts": [_attempt(attempt, measured, history) for attempt in attempts],
+        "failure": failure_report(trial),
+        "attempts": [
+            attempt_report(attempt, measured, history.read_backs.get(attempt.id))
+            for attempt in attempts
+        ],
     }
 
 
-def _attempt(
-    attempt: AttemptRecord, measured: Sequence[MeasurementRecord], history: History
+def attempt_report(
+    attempt: AttemptRecord,
+    measured: Sequence[MeasurementRecord],
+    read_back: Mapping[str, object] | None = None,
 ) -> JsonObject:
-    read_back = history.read_backs.get(attempt.id, {})
+    """One attempt with the headline of what it measured; `measured` is its trial's."""
+    told = read_back or {}
     own = next((m for m in measured if m.ordinal == attempt.ordinal), None)
     return {
         "ordinal": attempt.ordinal,
@@ -104,12 +110,13 @@ def _attempt(
         "started_at": attempt.started_at.isoformat(),
         "ended_at": attempt.ended_at.isoformat() if attempt.ended_at else None,
         "headline": headline(own.measurement) if own else None,
-        "engine": read_back.get("engine"),
-        "forecast": read_back.get("forecast"),
+        "engine": told.get("engine"),
+        "forecast": told.get("forecast"),
     }
 
 
-def _failure(trial: TrialRecord) -> JsonObject | None:
+def failure_report(trial: TrialRecord) -> JsonObject | None:
+    """Why a trial ended without a measurement, with evidence and remedies."""
     diagnosis = trial.diagnosis
     if diagnosis is None:
         return None

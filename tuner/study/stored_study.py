@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.states import StudyOrigin
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
 from tuner.export.provenance import Provenance
 from tuner.store.artifacts import ArtifactStore
@@ -49,7 +50,12 @@ def note_base_dir(artifacts: ArtifactStore, study: StudyRecord, base_dir: Path) 
 
 
 def base_dir_of(artifacts: ArtifactStore, study: StudyRecord) -> Path:
-    """What the document's relative paths are relative to, as noted when it was created."""
+    """What the document's relative paths are relative to, as noted when it was created.
+
+    A document that came over HTTP names uploads only, and those are in the artefact store.
+    """
+    if study.origin is StudyOrigin.API:
+        return artifacts.root
     try:
         origin = json.loads(artifacts.read(f"study-{study.id}", ORIGIN_FILE))
     except FileNotFoundError:

@@ -98,7 +98,7 @@ def target_of(spec: StudySpec, base_dir: Path) -> Target:
         vocabulary_size=geometry.vocab if geometry else SMALLEST_VOCABULARY,
         geometry=geometry,
         gpu=_gpu(spec.engine.gpu),
-        gpu_count=_gpu_count(spec),
+        gpu_count=gpu_count(spec),
     )
 
 
@@ -128,7 +128,7 @@ def _gpu(name: str | None) -> Gpu | None:
         raise InvalidStudyError((Fault("engine.gpu", error.message, error.hint),)) from error
 
 
-def _gpu_count(spec: StudySpec) -> int:
+def gpu_count(spec: StudySpec) -> int:
     if isinstance(spec.engine, SimulatedEngineSpec):
         return spec.engine.count
     flags = spec.engine.flags

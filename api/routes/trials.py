@@ -1,0 +1,228 @@
+"""Trials of a study: listed, shown whole, added by hand; their measurements and artefacts."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import FileResponse, JSONResponse
+from pydantic import BaseModel, Field
+
+from api.idempotency import Answer, IdempotencyKey, fingerprint_of, once, replayed
+from api.pagination import DEFAULT_LIMIT, LARGEST, Cursor, Limit, Page, decode_number, page_of
+from api.problem import ApiError, problems
+from api.security.authentication import Reader, Writer
+from api.services import Injected, Services
+from api.study_reference import FoundStudy
+from api.trial_request import TrialRequest, trial_config
+from objectives.serialise import measurement_to_dict
+from tuner.domain.states import TrialState
+from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
+from tuner.store.unit_of_work import Work
+from tuner.study.study_view import trial_line
+from tuner.study.trial_view import trial_view
+
+router = APIRouter(prefix="/studies/{study}/trials", tags=["trials"])
+Number = Annotated[
+    int, Path(ge=0, le=LARGEST, description="The trial's number; 0 is the baseline.")
+]
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+_TEXT = (".log", ".stderr", ".json", ".csv", ".jsonl", ".txt")
+
+
+class TrialLine(BaseModel):
+    """One trial in a list."""
+
+    number: int = Field(examples=[3])
+    origin: str = Field(description="baseline, preset, engine_model, sampler, manual …")
+    requested_by: str | None
+    state: str
+    flags: dict[str, Any]
+    config_digest: str
+    score: dict[str, Any] | None
+    summary: dict[str, Any] | None = Field(description="Headline quantities with 90% intervals.")
+    prediction: dict[str, Any] | None
+    infeasibility: dict[str, Any] | None
+    failure_class: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+
+
+class TrialPage(Page):
+    """Some of a study's trials, by number."""
+
+    items: list[TrialLine]
+
+
+class TrialDetail(TrialLine):
+    """All of a trial but the measurement documents."""
+
+    diagnosis: dict[str, Any] | None
+    attempts: list[dict[str, Any]]
+    artifacts: list[str] = Field(description="Files of its last attempt.")
+
+
+class Measurements(BaseModel):
+    """What the trial's attempts measured, whole, with intervals."""
+
+    items: list[dict[str, Any]]
+
+
+@router.get("", operation_id="listTrials", response_model=TrialPage, responses=problems(404))
+def list_trials(
+    study: FoundStudy,
+    services: Injected,
+    principal: Reader,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
+    state: Annotated[
+        list[TrialState] | None, Query(description="Only trials in these states.")
+    ] = None,
+) -> dict[str, object]:
+    """The study's trials by number."""
+    after = decode_number(cursor)
+    with services.store.reading() as work:
+        found = work.trials.page(study.id, states=state, after_number=after, limit=limit + 1)
+    items, following = page_of(found, limit, _number)
+    return {"items": [trial_line(trial) for trial in items], "next_cursor": following}
+
+
+def _number(trial: TrialRecord) -> int:
+    return trial.number
+
+
+@router.post(
+    "",
+    operation_id="addTrial",
+    status_code=201,
+    response_model=TrialLine,
+    responses={
+        200: {"model": TrialLine, "description": "This configuration is a trial already."},
+        **problems(404, 409),
+    },
+)
+def add_trial(
+    request: Request,
+    study: FoundStudy,
+    services: Injected,
+    principal: Writer,
+    wanted: TrialRequest,
+    key: IdempotencyKey = None,
+) -> JSONResponse:
+    """Try this configuration next, while baseline or search are under way."""
+    fingerprint = fingerprint_of(request, wanted.model_dump_json().encode())
+    answered = replayed(services, principal, key, fingerprint)
+    if answered is not None:
+        return answered
+    config = trial_config(study, wanted, services)
+
+    def make(work: Work) -> Answer:
+        made = work.trials.add_manual(study.id, config, principal.name)
+        if made.added:
+            work.audit.record(
+                principal.name, "trial.add", study.reference, detail={"trial": made.trial.number}
+            )
+        location = f"/api/v1/studies/{study.id}/trials/{made.trial.number}"
+        return Answer(201 if made.added else 200, trial_line(made.trial), location)
+
+    return once(services, principal, key, fingerprint, make)
+
+
+@router.get(
+    "/{number}", operation_id="showTrial", response_model=TrialDetail, responses=problems(404)
+)
+def show_trial(
+    study: FoundStudy, number: Number, services: Injected, principal: Reader
+) -> dict[str, object]:
+    """One trial: configuration, state, attempts, diagnosis, what files it left."""
+    with services.store.reading() as work:
+        trial = _found(work, study, number)
+        attempts = work.attempts.of_trial(study.id, number)
+        measured = work.measurements.of_trial(study.id, number)
+    last = attempts[-1] if attempts else None
+    files = () if last is None else services.artifacts.names(last.directory)
+    return {**trial_view(trial, attempts, measured), "artifacts": list(files)}
+
+
+@router.get(
+    "/{number}/measurement",
+    operation_id="showMeasurement",
+    response_model=Measurements,
+    responses=problems(404),
+)
+def show_measurement(
+    study: FoundStudy, number: Number, services: Injected, principal: Reader
+) -> dict[str, object]:
+    """Everything the trial's attempts measured, in order."""
+    with services.store.reading() as work:
+        _found(work, study, number)
+        records = work.measurements.of_trial(study.id, number)
+    return {
+        "items": [
+            {
+                "ordinal": record.ordinal,
+                "purpose": record.purpose.value,
+                "round": record.round,
+                "workload_seed": record.workload_seed,
+                "valid": record.valid,
+                "measurement": measurement_to_dict(record.measurement),
+            }
+            for record in records
+        ]
+    }
+
+
+@router.get(
+    "/{number}/artifacts/{name}",
+    operation_id="downloadArtifact",
+    response_class=FileResponse,
+    responses={
+        200: {
+            "description": "The file.",
+            "content": {
+                "text/plain": {"schema": {"type": "string"}},
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+        206: {"description": "A range of the file."},
+        416: {"description": "The range is not in the file."},
+        **problems(404),
+    },
+)
+def download_artifact(
+    study: FoundStudy,
+    number: Number,
+    name: Annotated[str, Path(max_length=100, examples=["engine.log"])],
+    services: Injected,
+    principal: Reader,
+    attempt: Annotated[
+        int | None,
+        Query(ge=1, le=LARGEST, description="The attempt's ordinal; its last if absent."),
+    ] = None,
+) -> FileResponse:
+    """A file that an attempt left: engine log, request records, metric series."""
+    with services.store.reading() as work:
+        _found(work, study, number)
+        attempts = work.attempts.of_trial(study.id, number)
+    chosen = [a for a in attempts if attempt is None or a.ordinal == attempt]
+    if not chosen or _SAFE_NAME.fullmatch(name) is None:
+        raise ApiError(404, "there is no such file")
+    return _file(services, chosen[-1], name)
+
+
+def _file(services: Services, attempt: AttemptRecord, name: str) -> FileResponse:
+    """The file itself; a link is nobody's artefact, wherever it points."""
+    path = services.artifacts.resolve(attempt.directory) / name
+    if path.is_symlink() or not path.is_file():
+        raise ApiError(404, "there is no such file")
+    media = "text/plain; charset=utf-8" if name.endswith(_TEXT) else "application/octet-stream"
+    return FileResponse(path, media_type=media, filename=name)
+
+
+def _found(work: Work, study: StudyRecord, number: int) -> TrialRecord:
+    trial = work.trials.find(study.id, number)
+    if trial is None:
+        raise ApiError(404, f"study {study.reference} has no trial {number}")
+    return trial

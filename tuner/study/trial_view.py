@@ -1,0 +1,22 @@
+"""One trial as the service shows it, whole but for the measurement documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.store.records import AttemptRecord, MeasurementRecord, TrialRecord
+from tuner.study.report import attempt_report, failure_report
+from tuner.study.study_view import JsonObject, trial_line
+
+
+def trial_view(
+    trial: TrialRecord,
+    attempts: Sequence[AttemptRecord],
+    measured: Sequence[MeasurementRecord],
+) -> JsonObject:
+    """Configuration, state, diagnosis, and each attempt with its headline."""
+    return {
+        **trial_line(trial),
+        "diagnosis": failure_report(trial),
+        "attempts": [attempt_report(attempt, measured) for attempt in attempts],
+    }
