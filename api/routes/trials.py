@@ -20,6 +20,7 @@ from objectives.serialise import measurement_to_dict
 from tuner.domain.states import TrialState
 from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
 from tuner.store.unit_of_work import Work
+from tuner.study.ledger import read_backs
 from tuner.study.study_view import trial_line
 from tuner.study.trial_view import trial_view
 
@@ -141,9 +142,10 @@ def show_trial(
         trial = _found(work, study, number)
         attempts = work.attempts.of_trial(study.id, number)
         measured = work.measurements.of_trial(study.id, number)
+        told = read_backs(work, study.id)
     last = attempts[-1] if attempts else None
     files = () if last is None else services.artifacts.names(last.directory)
-    return {**trial_view(trial, attempts, measured), "artifacts": list(files)}
+    return {**trial_view(trial, attempts, measured, told), "artifacts": list(files)}
 
 
 @router.get(

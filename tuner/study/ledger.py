@@ -113,7 +113,7 @@ class StudyLedger:
                 work.trials.all(self._study_id),
                 attempts,
                 self._measurements(work, attempts),
-                _read_backs(work, self._study_id),
+                read_backs(work, self._study_id),
             )
 
     def _measurements(
@@ -246,7 +246,8 @@ class StudyLedger:
             self._published(event)
 
 
-def _read_backs(work: Work, study_id: int) -> dict[int, JsonObject]:
+def read_backs(work: Work, study_id: int) -> dict[int, JsonObject]:
+    """What each attempt's engine told of itself at its start, by attempt id."""
     told = work.events.of_kind(study_id, EventKind.ATTEMPT_READ_BACK)
     return {
         attempt_id: event.payload

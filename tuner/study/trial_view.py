@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuner.store.records import AttemptRecord, MeasurementRecord, TrialRecord
 from tuner.study.report import attempt_report, failure_report
@@ -13,10 +13,14 @@ def trial_view(
     trial: TrialRecord,
     attempts: Sequence[AttemptRecord],
     measured: Sequence[MeasurementRecord],
+    read_backs: Mapping[int, Mapping[str, object]],
 ) -> JsonObject:
-    """Configuration, state, diagnosis, and each attempt with its headline."""
+    """Configuration, state, diagnosis, and each attempt with its headline.
+
+    `read_backs` is what engines told of themselves at their start, by attempt id.
+    """
     return {
         **trial_line(trial),
         "diagnosis": failure_report(trial),
-        "attempts": [attempt_report(attempt, measured) for attempt in attempts],
+        "attempts": [attempt_report(a, measured, read_backs.get(a.id)) for a in attempts],
     }
