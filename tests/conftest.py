@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from tests.support.podman import Podman
     from tests.support.postgres import PostgresServer
     from tuner.store.database import Database
 
@@ -32,6 +33,15 @@ def postgres_server() -> Iterator[PostgresServer]:
 
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Podman]:
+    """One container engine for the whole run."""
+    from tests.support.podman import podman_service
+
+    with podman_service() as service:
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ ServeTuneError
 │   ├── AlreadyDrivenError          another process drives the study
 │   ├── ServerUnreachableError      a service does not answer
 │   ├── SchemaNotCurrentError       run `servetune db upgrade`
-│   └── ExecutableNotFoundError     the engine's executable
+│   ├── ExecutableNotFoundError     the engine's executable
+│   └── ContainerUnavailableError   no Docker API, no image, or an image that cannot be used
 ├── LeaseLostError                  exit 1: another worker has taken the study over
 ├── StudyFailedError                exit 1: the study stopped; the message says why
 ├── NoFeasibleConfigurationError    exit 4
@@ -151,6 +152,10 @@ class SchemaNotCurrentError(StartupError):
 
 class ExecutableNotFoundError(StartupError):
     """The engine's executable does not exist or cannot be run."""
+
+
+class ContainerUnavailableError(StartupError):
+    """No Docker API answers, or the image is not there or cannot be used."""
 
 
 class LeaseLostError(ServeTuneError):

@@ -1,7 +1,7 @@
 """A worker that starts one scripted engine and then does what its first argument says.
 
 `python THIS BEHAVIOUR DIRECTORY ENGINE-OPTIONS…` writes `started.json` into the directory once the
-engine was launched.
+engine was launched. BEHAVIOUR may be preceded by the launcher's type: `docker:wait`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ import sys
 import threading
 from pathlib import Path
 
-from tests.support.engines import scripted_request
-from tuner.engine.process_launcher import ProcessLauncher
+from tests.support.launcher_benches import AttachedBench, Bench, ContainerBench, ProcessBench
+
+BENCHES: dict[str, type[Bench]] = {
+    "process": ProcessBench,
+    "docker": ContainerBench,
+    "attached": AttachedBench,
+}
 
 
 def report(directory: Path, **facts: object) -> None:
@@ -32,12 +37,14 @@ def awkward_signals() -> None:
 
 
 def main() -> None:
-    behaviour, directory, options = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    kind, _, behaviour = sys.argv[1].rpartition(":")
+    directory, options = Path(sys.argv[2]), sys.argv[3:]
     interrupted = threading.Event()
     signal.signal(signal.SIGINT, lambda _number, _frame: interrupted.set())
     if behaviour == "awkward-signals":
         awkward_signals()
-    engine = ProcessLauncher().launch(scripted_request(directory, *options, grace_s=2.0))
+    bench = BENCHES[kind or "process"]()
+    engine = bench.launcher.launch(bench.request(directory, *options, grace_s=2.0))
     child = os.fork() if behaviour == "fork" else 0
     if behaviour == "fork" and child == 0:
         while True:  # holds copies of all our descriptors, the guard's pipe among them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
@@ -43,6 +44,16 @@ def is_gone(pid: int) -> bool:
     """No process of this pid runs (a zombie does not)."""
     process = read_process(pid)
     return process is None or not process.running
+
+
+def holder_lives(path: Path) -> bool:
+    """Whether the process that wrote its pid to `path` still holds its lock on it."""
+    with path.open() as marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def written_pid(path: Path) -> int:

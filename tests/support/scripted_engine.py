@@ -12,6 +12,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 STARTED = "scripted engine started"
+BORN_UNIX_S = time.time()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -26,7 +27,8 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, {"object": "list", "data": [{"id": self.model}]})
         elif self.path == "/metrics":
             labels = 'block_size="16",num_gpu_blocks="64",kv_cache_size_tokens="1024"'
-            self._answer_text(f"vllm:cache_config_info{{{labels}}} 1.0\n")
+            started = f"process_start_time_seconds {BORN_UNIX_S}\n"
+            self._answer_text(f"{started}vllm:cache_config_info{{{labels}}} 1.0\n")
         else:
             self._answer(404, {})
 
@@ -68,6 +70,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--health-status", type=int, default=200)
     parser.add_argument("--completion-status", type=int, default=200)
     parser.add_argument("--print-environment", action="store_true")
+    parser.add_argument("--print-file")
+    parser.add_argument("--take-mib", type=int, default=0)
     return parser.parse_args()
 
 
@@ -85,13 +89,19 @@ def obey(options: argparse.Namespace) -> None:
 
 
 def leave_grandchild(path: str) -> None:
-    """A daemon in a session of its own that ignores SIGTERM; its pid goes to `path`."""
+    """A daemon in a session of its own that ignores SIGTERM; its pid goes to `path`.
+
+    It holds a lock on the file, by which its life shows in other namespaces of pids too.
+    """
     code = (
-        "import os, signal, sys, time\n"
+        "import fcntl, os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "os.setsid()\n"
         "if os.fork(): os._exit(0)\n"
-        "open(sys.argv[1] + '.new', 'w').write(str(os.getpid()))\n"
+        "marker = open(sys.argv[1] + '.new', 'w')\n"
+        "fcntl.flock(marker, fcntl.LOCK_EX)\n"
+        "marker.write(str(os.getpid()))\n"
+        "marker.flush()\n"
         "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
         "time.sleep(600)\n"
     )
@@ -113,6 +123,11 @@ def main() -> int:
     held = hold_shared_memory() if options.shared_memory else None
     if options.print_environment:
         say(f"environment: {json.dumps(dict(os.environ))}")
+    if options.print_file:
+        with open(options.print_file) as shown:  # noqa: PTH123 - pathlib would slow the start
+            say(f"{options.print_file}: {shown.read()}")
+    taken = bytearray(options.take_mib << 20)
+    taken[::4096] = b"x" * len(taken[::4096])
     if options.grandchild_file:
         leave_grandchild(options.grandchild_file)
     for line in options.log_line:

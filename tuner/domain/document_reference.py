@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from tuner.domain.document import study_json_schema
 from tuner.domain.document_structure import models_in
@@ -92,7 +91,7 @@ def _tag(model: type[BaseModel]) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    value = field.default if field.default is not PydanticUndefined else {}
+    value = field.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
         needed = any(inner.is_required() for inner in type(value).model_fields.values())
         return f"`{json.dumps(value.model_dump(mode='json'))}`" if needed else "see below"

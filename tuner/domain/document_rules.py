@@ -14,6 +14,7 @@ from typing import cast
 from pydantic import BaseModel
 
 from tuner.domain.document_flags import environment_faults, flag_faults
+from tuner.domain.document_launchers import launcher_faults
 from tuner.domain.document_structure import model_at
 from tuner.domain.document_text import excerpt, nearest
 from tuner.domain.engine_config import EngineConfig, FlagValue
@@ -148,6 +149,7 @@ def _engine_faults(values: Values, context: StudyContext) -> Iterator[Fault]:
     gpu = values.text("engine", "gpu")
     if gpu is not None and values.raw("engine", "kind") != "vllm":
         yield from _unknown_preset("engine.gpu", gpu, "simulated GPU", context.known_gpus)
+    yield from launcher_faults("engine.launcher", values.mapping("engine", "launcher"))
     yield from environment_faults("engine.env", values.mapping("engine", "env"))
     flags = values.mapping("engine", "flags")
     yield from flag_faults("engine.flags", flags, context.vllm_version)

@@ -210,6 +210,8 @@ def _message_and_hint(error: ErrorDetails, path: Path) -> tuple[str, str | None]
         case "string_pattern_mismatch":
             allowed = "letters, digits, '.', '_' and '-', a letter or digit first, at most 100"
             return f"{excerpt(value)} is not a valid name", allowed
+        case "too_short" if value == [] and name not in _EXAMPLES:
+            return "is empty", "give a list of at least one word"
         case "too_short" | "too_long" if isinstance(value, list):
             return f"expected one or two values, got {len(value)}", _EXAMPLES.get(name)
     return _wrong_value(kind, value, context, error["msg"], path)

@@ -49,6 +49,75 @@ class ProcessLauncherSpec(Strict):
     """vLLM's command: a name on the PATH, or a path relative to the study file. Not over HTTP."""
 
 
+Command = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=4096)]], Field(min_length=1, max_length=200)
+]
+HostPath = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class DockerLauncherSpec(Strict):
+    """Start the engine as a container, by the Docker API that DOCKER_HOST or the host names."""
+
+    type: Literal["docker"]
+    """`docker`: a container of our own, labelled, and removed afterwards."""
+    image: Annotated[str, Field(min_length=1, max_length=500)]
+    """Image with vLLM by tag or, better, digest; pulled when it is not there. Not over HTTP."""
+    executable: Annotated[str, Field(min_length=1, max_length=4096)] = "vllm"
+    """vLLM's command in the image."""
+    entrypoint: Literal["auto", "keep", "replace"] = "auto"
+    """What becomes of the image's own entrypoint: by what is known of images, kept (it runs its
+    arguments), or replaced by the command."""
+    gpus: list[Annotated[str, Field(min_length=1, max_length=100)]] | None = None
+    """GPUs by index, UUID or MIG name, as text; `[]` for none. Those that an engine on this host
+    would use when absent."""
+    network: Literal["host", "bridge"] = "host"
+    """The host's network, or one of its own with the port published on 127.0.0.1 (through a proxy
+    that is measured too)."""
+    ipc: Literal["private", "host"] = "private"
+    """Shared memory of its own, which goes with the container, or the host's (--ipc=host)."""
+    shm_gib: Positive = 16.0
+    """Shared memory of its own at most, GiB; taken only as far as it is used."""
+    memory_gib: Positive | None = None
+    """Host memory that the container may use, GiB; no limit when absent."""
+    caches: bool = True
+    """Whether HF_HOME and VLLM_CACHE_ROOT of the host (models, compiled kernels) are mounted."""
+    mounts: list[HostPath] = Field(default_factory=list)
+    """More of the host, as `SOURCE:TARGET` or `SOURCE:TARGET:ro`."""
+
+
+class AttachedLauncherSpec(Strict):
+    """An endpoint that is not ours to start: a command of its owner restarts it with new flags."""
+
+    type: Literal["attached"]
+    """`attached`: for a systemd unit, a rollout, or a script that manages the server."""
+    url: Annotated[str, Field(min_length=1, max_length=300)]
+    """Where it answers: `http://HOST:PORT`."""
+    restart_command: Command
+    """Words of the command, no shell. The flags replace the word `{flags}`, or are appended."""
+    stop_command: Command | None = None
+    """Run after each attempt, and when ServeTune dies; without it the endpoint goes on running."""
+    status_command: Command | None = None
+    """Ends with 0 while the server runs; without it a crash is only seen by its silence."""
+    flags_file: HostPath | None = None
+    """Written before each restart instead of passing flags to the command: one line,
+    `ENGINE_FLAGS="…"`, for systemd's EnvironmentFile."""
+    log_file: HostPath | None = None
+    """Where the server logs; what it gains is read for diagnosis, and for whether the flags were
+    applied."""
+
+
+def _process_when_untold(data: Any) -> Any:
+    """`launcher: {executable: …}` has always meant a process."""
+    return {"type": "process", **data} if isinstance(data, dict) and "type" not in data else data
+
+
+LauncherSpec = Annotated[
+    ProcessLauncherSpec | DockerLauncherSpec | AttachedLauncherSpec,
+    Field(discriminator="type"),
+    BeforeValidator(_process_when_untold),
+]
+
+
 class SimulatedEngineSpec(Strict):
     """The embedded engine: a model of vLLM on a GPU of this name. Its results are simulated."""
 
@@ -73,7 +142,7 @@ class VllmEngineSpec(Strict):
 
     kind: Literal["vllm"]
     """`vllm`: a real engine on this host's GPUs."""
-    launcher: ProcessLauncherSpec = ProcessLauncherSpec()
+    launcher: LauncherSpec = ProcessLauncherSpec()
     """How it is started and stopped. Not over HTTP."""
     gpu: str | None = None
     """The GPU's name, so that memory and speed can be forecast; without it nothing is."""

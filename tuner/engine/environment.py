@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from tuner.engine.devices import VISIBLE
 from tuner.errors import Fault, InvalidInputError
 
 INHERITED_NAMES = frozenset(
@@ -31,6 +32,17 @@ STUDY_PREFIXES = ("VLLM_", "FLASHINFER_", "FLASH_ATTENTION_")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+CONTAINER_NAMES = frozenset(
+    {
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+        *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"),
+        *("VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"),
+    }
+)
+"""What of the worker's variables means the same inside a container; paths of the host do not."""
+
+
 def engine_environment(
     spec_env: Mapping[str, str], base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -38,16 +50,38 @@ def engine_environment(
 
     Raises InvalidInputError with every variable of the study that may not be set.
     """
-    faults = environment_faults(spec_env)
-    if faults:
-        text = "\n".join(f"  {fault}" for fault in faults)
-        raise InvalidInputError(f"the engine's environment cannot be used:\n{text}")
+    _refuse_faults(spec_env)
     inherited = {
         name: value
         for name, value in (os.environ if base is None else base).items()
         if name in INHERITED_NAMES or name.startswith(INHERITED_PREFIXES)
     }
     return {"PYTHONUNBUFFERED": "1", **inherited, **spec_env}
+
+
+def container_environment(
+    spec_env: Mapping[str, str], base: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The variables of an engine in a container, beside the image's own; raises likewise.
+
+    GPUs are chosen by the container's devices: inside they are counted anew.
+    """
+    _refuse_faults(spec_env)
+    inherited = {
+        name: value
+        for name, value in (os.environ if base is None else base).items()
+        if name in CONTAINER_NAMES
+    }
+    found = {"PYTHONUNBUFFERED": "1", **inherited, **spec_env}
+    found.pop(VISIBLE, None)
+    return found
+
+
+def _refuse_faults(spec_env: Mapping[str, str]) -> None:
+    faults = environment_faults(spec_env)
+    if faults:
+        text = "\n".join(f"  {fault}" for fault in faults)
+        raise InvalidInputError(f"the engine's environment cannot be used:\n{text}")
 
 
 def environment_faults(spec_env: Mapping[str, str], path: str = "engine.env") -> tuple[Fault, ...]:

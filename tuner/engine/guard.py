@@ -54,8 +54,8 @@ class Guard:
         self._exited_after_stop = False
         self._stopping = False
         self._buffer = b""
-        self._wakeup = _install_signal_handlers()
-        self._worker = _pidfd(int(request["worker_pid"]))
+        self._wakeup = install_signal_handlers()
+        self._worker = pidfd(int(request["worker_pid"]))
 
     def run(self) -> int:
         if not self._spawn():
@@ -188,7 +188,7 @@ def emit(**event: object) -> None:
         os.write(_OUT, json.dumps(event).encode() + b"\n")
 
 
-def _install_signal_handlers() -> int:
+def install_signal_handlers() -> int:
     """Handlers, not SIG_IGN (which an engine would inherit). Returns the wake-up descriptor.
 
     A terminal's Ctrl-C or hang-up ends nothing here: the worker decides. SIGTERM asks for a stop.
@@ -220,7 +220,7 @@ def _catchable_signals() -> set[int]:
     return {int(number) for number in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}
 
 
-def _pidfd(pid: int) -> int | None:
+def pidfd(pid: int) -> int | None:
     """A descriptor that becomes readable when the worker dies, even if a child of the worker keeps
     our pipe open; None when the worker is gone already (then the pipe is at its end)."""
     try:
@@ -250,7 +250,7 @@ def _become_subreaper() -> None:
         raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
 
 
-def _read_request() -> dict[str, Any]:
+def read_request() -> dict[str, Any]:
     """The first line; OSError when the worker died before it was written."""
     data = b""
     while not data.endswith(b"\n"):
@@ -264,7 +264,7 @@ def _read_request() -> dict[str, Any]:
 
 def main() -> int:
     try:
-        request = _read_request()
+        request = read_request()
         _become_subreaper()
         guard = Guard(request)
     except (OSError, ValueError, KeyError) as error:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from tuner.domain.clock import Clock
 from tuner.engine.launcher import ProcessIdentity
@@ -24,20 +24,50 @@ _LOADER_VARIABLES = ("LD_LIBRARY_PATH",)
 """A Python built with a shared library may not start without."""
 _IMPORT_ROOT = str(Path(__file__).resolve().parents[2])
 _BOOTSTRAP = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from tuner.engine.guard import main; sys.exit(main())"
+    "import importlib, sys; sys.path.append(sys.argv[1]); "
+    "sys.exit(importlib.import_module(sys.argv[2]).main())"
 )
-"""`-m` without site-packages: nothing there may shadow the standard library or slow the start."""
 
 
 @dataclass(frozen=True, slots=True)
-class GuardRequest:
-    """What the guard is told to start. `executable` is a path, `env` the whole environment."""
+class GuardProgram:
+    """A module that guards one kind of engine: it reads a request and speaks JSON lines.
+
+    Without site-packages nothing there may shadow the standard library or slow the start.
+    `variables` are those of the worker's environment that it gets.
+    """
+
+    module: str
+    site_packages: bool = False
+    variables: tuple[str, ...] = ()
+
+
+PROCESS_GUARD = GuardProgram("tuner.engine.guard")
+
+
+class GuardRequest(Protocol):
+    """What a guard is told to start; goes through its standard input, never its arguments."""
+
+    def document(self) -> Mapping[str, object]:
+        """As JSON; the guard is told its worker's pid beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRequest:
+    """A process to start. `executable` is a path, `env` the whole environment."""
 
     executable: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     grace_s: float
+
+    def document(self) -> Mapping[str, object]:
+        return {
+            "executable": self.executable,
+            "argv": self.argv,
+            "env": dict(self.env),
+            "grace_s": self.grace_s,
+        }
 
 
 @dataclass(slots=True)
@@ -47,6 +77,8 @@ class GuardState:
     engine: ProcessIdentity | None = None
     failure: str | None = None
     failure_errno: int | None = None
+    restarted: bool = False
+    """Only of an attached endpoint: its restart command ended well."""
     exited: bool = False
     returncode: int | None = None
     exit_was_requested: bool = False
@@ -73,15 +105,19 @@ class GuardChannel:
         os.set_blocking(self._events.fileno(), False)
 
     @classmethod
-    def start(cls, request: GuardRequest, log: IO[bytes]) -> GuardChannel:
+    def start(
+        cls, request: GuardRequest, log: IO[bytes], program: GuardProgram = PROCESS_GUARD
+    ) -> GuardChannel:
         """Start a guard whose engine writes to `log`; raises InfrastructureError."""
+        options = ["-P"] if program.site_packages else ["-I", "-S"]
+        names = (*_LOADER_VARIABLES, *program.variables)
         try:
             process = subprocess.Popen(  # noqa: S603 - our own module, a list, an environment of ours
-                [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, _IMPORT_ROOT],
+                [sys.executable, *options, "-c", _BOOTSTRAP, _IMPORT_ROOT, program.module],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
+                env={name: os.environ[name] for name in names if name in os.environ},
                 start_new_session=True,
             )
         except OSError as error:
@@ -153,13 +189,7 @@ class GuardChannel:
 
 
 def _encode(request: GuardRequest) -> bytes:
-    document = {
-        "worker_pid": os.getpid(),
-        "executable": request.executable,
-        "argv": request.argv,
-        "env": dict(request.env),
-        "grace_s": request.grace_s,
-    }
+    document = {"worker_pid": os.getpid(), **request.document()}
     return json.dumps(document).encode() + b"\n"
 
 
@@ -169,8 +199,14 @@ def _apply(event: Mapping[str, object], state: GuardState) -> None:
             state.engine = ProcessIdentity(pid, ticks)
         case {"event": "failed", "errno": int() | None as number, "message": str(message)}:
             state.failure, state.failure_errno = message, number
-        case {"event": "exited", "returncode": int(code), "stop_requested": bool(requested)}:
+        case {
+            "event": "exited",
+            "returncode": int() | None as code,
+            "stop_requested": bool(requested),
+        }:
             state.exited, state.returncode, state.exit_was_requested = True, code, requested
+        case {"event": "restarted"}:
+            state.restarted = True
         case {"event": "done", "killed": bool(killed), "survivors": list(survivors)}:
             state.done, state.killed, state.survivors = True, killed, tuple(survivors)
         case _:

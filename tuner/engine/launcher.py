@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tuner.engine.places import HOST_PROCESS, Place
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
@@ -18,7 +20,10 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """Everything a launcher needs. `argv` never meets a shell; `env` is the whole environment."""
+    """Everything a launcher needs. `argv` never meets a shell; `env` is the whole environment.
+
+    `host` and `port` are where clients of this host reach the engine.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -27,6 +32,7 @@ class LaunchRequest:
     served_model: str
     log_path: Path
     stop_grace_s: float
+    place: Place = HOST_PROCESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Launcher(Protocol):
     def launch(self, request: LaunchRequest) -> RunningEngine:
         """Start an engine without waiting for it to be ready.
 
-        Raises ExecutableNotFoundError, PortUnavailableError (before anything was started) or
-        InfrastructureError (no guard could be started).
+        Raises ExecutableNotFoundError, ContainerUnavailableError (no Docker API, no image),
+        PortUnavailableError (before anything was started) or InfrastructureError (no guard could
+        be started).
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,6 +61,15 @@ def holds_any(pids: Iterable[int], inodes: Iterable[int]) -> set[int]:
     for pid in pids:
         held |= {targets[link] for link in _open_files(pid) if link in targets}
     return held
+
+
+def may_see_sockets(pid: int) -> bool:
+    """Whether this user may look at the descriptors of a process, hence at its sockets."""
+    try:
+        os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
+    except OSError:
+        return False
+    return True
 
 
 def _open_files(pid: int) -> list[str]:

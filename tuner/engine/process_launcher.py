@@ -9,7 +9,7 @@ from typing import IO
 
 from tuner.domain.clock import Clock, SystemClock
 from tuner.engine.executable import cannot_run, find_executable
-from tuner.engine.guard_channel import GuardChannel, GuardRequest, GuardState
+from tuner.engine.guard_channel import GuardChannel, GuardState, ProcessRequest
 from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity
 from tuner.engine.listening import holds_any, listeners
 from tuner.engine.log_tail import read_tail
@@ -40,8 +40,8 @@ class ProcessLauncher:
         executable = find_executable(request.argv[0], request.env)
         if not is_free(request.host, request.port):
             raise PortUnavailableError(f"port {request.port} of {request.host} is taken")
-        with _open_log(request.log_path) as log:
-            guard_request = GuardRequest(
+        with open_log(request.log_path) as log:
+            guard_request = ProcessRequest(
                 executable=executable,
                 argv=(executable, *request.argv[1:]),
                 env=request.env,
@@ -175,7 +175,7 @@ class GuardedEngine:
             self._clock.sleep(POLL_S)
 
 
-def _open_log(path: Path) -> IO[bytes]:
+def open_log(path: Path) -> IO[bytes]:
     """Append, readable by the owner only: engines print their arguments."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,10 +10,10 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from tuner.domain.container_image import image_knowledge
 from tuner.domain.engine_config import LaunchCommand
 from tuner.errors import InvalidCommandError
 from tuner.export.container import (
-    CACHE_DIRECTORY,
     STARTUP_S,
     STOP_S,
     gpu_count,
@@ -45,7 +45,7 @@ def render(command: LaunchCommand, provenance: Provenance) -> str:
     parts = exportable(command)
     service = {
         "image": Quoted(image_reference(provenance)),
-        "entrypoint": quoted(["vllm"]),
+        "entrypoint": quoted([image_knowledge().program]),
         "command": quoted(_escaped(word) for word in parts.arguments),
         **_environment(parts),
         **_surroundings(parts, provenance),
@@ -99,7 +99,8 @@ def _probe(port: int) -> str:
 
 def _volume(directory: str | None) -> dict[str, object]:
     if directory is None:
-        return {"type": "volume", "source": _CACHE, "target": CACHE_DIRECTORY}
+        target = image_knowledge().caches["models"].container
+        return {"type": "volume", "source": _CACHE, "target": target}
     path = Quoted(_escaped(directory))
     return {
         "type": "bind",

@@ -11,7 +11,6 @@ from tuner.export.layout import Exportable
 from tuner.export.provenance import Provenance
 
 DEFAULT_PORT = 8000
-CACHE_DIRECTORY = "/root/.cache/huggingface"
 STARTUP_S = 1800
 """How long a start may take before it is given up: a download, loading, compilation, graphs."""
 
@@ -58,7 +57,6 @@ def image_comments(provenance: Provenance) -> Sequence[str]:
 
 
 __all__ = [
-    "CACHE_DIRECTORY",
     "DEFAULT_PORT",
     "STARTUP_S",
     "STOP_S",

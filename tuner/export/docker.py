@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 
+from tuner.domain.container_image import image_knowledge, is_image_reference, release_image
 from tuner.domain.engine_config import LaunchCommand
 from tuner.errors import InvalidCommandError
 from tuner.export.layout import exportable, on_lines, secret_comments
 from tuner.export.provenance import Provenance
 
-REPOSITORY = "vllm/vllm-openai"
-_RELEASE = re.compile(r"\d+\.\d+\.\d+(?:\.post\d+)?", re.ASCII)
-_IMAGE = re.compile(r"[A-Za-z0-9][\w.:/@-]*", re.ASCII)
 _DEFAULT_PORT = 8000
-_CACHE_MOUNT = "-v ~/.cache/huggingface:/root/.cache/huggingface"
 
 
 def render(command: LaunchCommand, provenance: Provenance) -> str:
@@ -38,24 +34,28 @@ def render(command: LaunchCommand, provenance: Provenance) -> str:
         *([("--mount", _bind(parts.model))] if is_path else []),
         *(("--env", name) for name in secrets),
         *(("--env", f"{name}={value}") for name, value in parts.variables),
-        ("--entrypoint", "vllm"),
+        ("--entrypoint", image_knowledge().program),
         (image,),
         ("serve", parts.model),
         *parts.options,
     ]
     first = "docker run --rm --runtime nvidia --gpus all"
-    first = first if is_path else f"{first} \\\n  {_CACHE_MOUNT}"
+    first = first if is_path else f"{first} \\\n  {_cache_mount()}"
     return "\n".join((*comments, on_lines(groups, raw_first=first)))
 
 
 def image_reference(provenance: Provenance) -> str:
     """The image to run: the one given, else the release image of the version that will run."""
-    if provenance.image is not None:
-        if _IMAGE.fullmatch(provenance.image) is None:
-            raise InvalidCommandError(f"{provenance.image!r} is not an image reference")
-        return provenance.image
-    version = (provenance.target_version or "").removeprefix("v")
-    return f"{REPOSITORY}:v{version}" if _RELEASE.fullmatch(version) else f"{REPOSITORY}:latest"
+    if provenance.image is None:
+        return release_image(provenance.target_version)
+    if not is_image_reference(provenance.image):
+        raise InvalidCommandError(f"{provenance.image!r} is not an image reference")
+    return provenance.image
+
+
+def _cache_mount() -> str:
+    models = image_knowledge().caches["models"]
+    return f"-v ~/{models.host}:{models.container}"
 
 
 def _bind(directory: str) -> str:

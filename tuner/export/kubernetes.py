@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
+from tuner.domain.container_image import image_knowledge
 from tuner.domain.engine_config import LaunchCommand
 from tuner.errors import InvalidCommandError
 from tuner.export.container import (
@@ -28,10 +29,6 @@ from tuner.export.provenance import SIMULATED, Provenance, facts
 from tuner.export.yaml_text import Quoted, quoted, write_yaml
 
 SECRET = "vllm-secrets"  # noqa: S105 - the name of the object that holds them
-USER_ID = 2000
-"""The user `vllm` of vLLM's images; HOME and USER are set for the older ones that lack it."""
-
-_HOME = "/home/vllm"
 _PERIOD_S = 10
 _LONGEST_NAME = 50
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
@@ -102,8 +99,8 @@ def _pod(parts: Exportable, provenance: Provenance) -> dict[str, object]:
         "terminationGracePeriodSeconds": STOP_S,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "fsGroup": USER_ID,
+            "runAsUser": image_knowledge().user_id,
+            "fsGroup": image_knowledge().user_id,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container_object(parts, provenance, model)],
@@ -121,7 +118,7 @@ def _container_object(
 ) -> dict[str, object]:
     mounts: list[dict[str, object]] = [
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - in the container, a volume of its own
-        {"name": "home", "mountPath": _HOME},
+        {"name": "home", "mountPath": image_knowledge().home},
     ]
     if model is not None:
         mounts.append({"name": "model", "mountPath": Quoted(model), "readOnly": True})
@@ -129,7 +126,7 @@ def _container_object(
     return {
         "name": "vllm",
         "image": Quoted(image_reference(provenance)),
-        "command": quoted(["vllm"]),
+        "command": quoted([image_knowledge().program]),
         "args": quoted(_escaped(word) for word in parts.arguments),
         "env": _environment(parts),
         "ports": [{"name": "http", "containerPort": listening_port(parts.config)}],
@@ -162,7 +159,7 @@ def _probes() -> dict[str, object]:
 
 def _environment(parts: Exportable) -> list[dict[str, object]]:
     entries: list[dict[str, object]] = [
-        {"name": "HOME", "value": _HOME},
+        {"name": "HOME", "value": image_knowledge().home},
         {"name": "USER", "value": "vllm"},
     ]
     entries += [{"name": n, "value": Quoted(_escaped(v))} for n, v in parts.variables]

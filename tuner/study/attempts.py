@@ -151,6 +151,11 @@ def _request(
         salt=attempt.id,
         burst=measuring.burst,
         bar=_bar(context, trial, measuring, history),
+        labels=(
+            ("study", str(attempt.study_id)),
+            ("trial", str(attempt.trial_number)),
+            ("attempt", str(attempt.ordinal)),
+        ),
     )
 
 

@@ -47,6 +47,8 @@ class AttemptRequest:
     """Whether a worst-case burst follows the measurement: does what starts also survive?"""
     bar: Bar | None = None
     """What the load test is cut short against when it is hopeless; None: it is run to its end."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names of study, trial and attempt, for whoever looks at what runs on the host."""
 
 
 @dataclass(frozen=True, slots=True)

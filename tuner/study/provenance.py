@@ -6,7 +6,7 @@ from datetime import datetime
 
 from objectives.measurement import Measurement
 from tuner.domain.states import AttemptPurpose
-from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
+from tuner.domain.study_spec import DockerLauncherSpec, SimulatedEngineSpec, StudySpec
 from tuner.export.provenance import Gain, Provenance
 from tuner.study.intervals import GainInterval, gain_percent
 from tuner.study.ledger import History
@@ -49,8 +49,17 @@ def provenance_of(
         workload_digest=measured.workload_digest if measured else None,
         gain=None if is_baseline else _gain(recommendation.gain),
         model_revision=spec.model.revision,
+        image=_image(spec),
         notes=_notes(recommendation),
     )
+
+
+def _image(spec: StudySpec) -> str | None:
+    """The image that was measured, which is the one to run."""
+    if isinstance(spec.engine, SimulatedEngineSpec):
+        return None
+    launcher = spec.engine.launcher
+    return launcher.image if isinstance(launcher, DockerLauncherSpec) else None
 
 
 def _latest(history: History, number: int) -> Measurement | None:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock
-from tuner.domain.study_spec import SimulatedEngineSpec
+from tuner.domain.study_spec import (
+    AttachedLauncherSpec,
+    DockerLauncherSpec,
+    SimulatedEngineSpec,
+)
+from tuner.engine.devices import gpu_set
 from tuner.engine.host_lock import gpu_lock
 from tuner.errors import InfrastructureError
 from tuner.study.attempt import Equipment, run_attempt
@@ -52,7 +57,7 @@ class GpuTurns:
             yield
             return
         with ExitStack() as held:
-            self._acquire(held, gpu_ids(request, self._environ), cancellation)
+            self._acquire(held, turn_names(request, self._environ), cancellation)
             yield
 
     def _acquire(self, held: ExitStack, gpus: tuple[str, ...], cancellation: Cancellation) -> None:
@@ -69,9 +74,20 @@ class GpuTurns:
 
 
 def gpu_ids(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs an attempt will use: those its environment makes visible, else the first ones."""
-    own = dict(request.command.env).get("CUDA_VISIBLE_DEVICES")
-    visible = own if own is not None else environ.get("CUDA_VISIBLE_DEVICES")
-    if visible:
-        return tuple(part.strip() for part in visible.split(",") if part.strip())
-    return tuple(str(index) for index in range(request.gpu_count))
+    """The GPUs an attempt will use; an attached endpoint's are its owner's, wherever they are."""
+    launcher = None if isinstance(request.engine, SimulatedEngineSpec) else request.engine.launcher
+    if isinstance(launcher, AttachedLauncherSpec):
+        return ()
+    chosen = launcher.gpus if isinstance(launcher, DockerLauncherSpec) else None
+    if chosen == []:
+        return ()
+    own = dict(request.command.env)
+    return gpu_set(own, environ, request.gpu_count, tuple(chosen or ()))
+
+
+def turn_names(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What nobody else may use meanwhile: the GPUs, or the one endpoint there is."""
+    launcher = None if isinstance(request.engine, SimulatedEngineSpec) else request.engine.launcher
+    if isinstance(launcher, AttachedLauncherSpec):
+        return (launcher.url.rstrip("/"),)
+    return gpu_ids(request, environ)

@@ -13,7 +13,7 @@ from tests.support.unhurried import UNHURRIED
 from tuner.cli.imported_study import ImportedStudy, SimulatedOn, imported_study
 from tuner.cli.study_file import study_of
 from tuner.domain.engine_config import LaunchCommand
-from tuner.domain.study_spec import VllmEngineSpec
+from tuner.domain.study_spec import ProcessLauncherSpec, VllmEngineSpec
 from tuner.errors import Fault, InvalidCommandError, InvalidStudyError
 from tuner.export.forms import FORMS, parse_with_notes, render
 
@@ -81,6 +81,7 @@ def test_a_plain_command_has_the_engines_defaults_as_baseline() -> None:
 def test_the_executable_is_the_commands(command: str, executable: str) -> None:
     engine = study_of(imported(command).text, where="test").engine
     assert isinstance(engine, VllmEngineSpec)
+    assert isinstance(engine.launcher, ProcessLauncherSpec)
     assert engine.launcher.executable == executable
 
 

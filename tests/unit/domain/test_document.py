@@ -14,6 +14,7 @@ from tests.support.unhurried import UNHURRIED
 from tuner.domain.document import StudyContext, load_study, study_digest, study_json_schema
 from tuner.domain.study_spec import (
     LognormalLength,
+    ProcessLauncherSpec,
     SimulatedEngineSpec,
     StudySpec,
     VllmEngineSpec,
@@ -71,6 +72,7 @@ def test_the_example_of_five_lines_is_a_study() -> None:
 def test_a_document_that_uses_everything_is_read() -> None:
     spec = load_study(WHOLE, where="whole.yaml")
     assert isinstance(spec.engine, VllmEngineSpec)
+    assert isinstance(spec.engine.launcher, ProcessLauncherSpec)
     assert spec.engine.launcher.executable == "/opt/vllm/bin/vllm"
     assert spec.engine.flags["enable-prefix-caching"] is False
     assert spec.engine.env == {"HF_HUB_OFFLINE": "1"}

@@ -11,7 +11,7 @@ from tuner.domain.document import load_study, study_digest
 from tuner.domain.flag_catalogue import catalogue
 from tuner.domain.http_document import HttpContext, http_form, load_http_study
 from tuner.domain.operator_config import OperatorSpec, load_operator
-from tuner.domain.study_spec import StudySpec, VllmEngineSpec
+from tuner.domain.study_spec import ProcessLauncherSpec, StudySpec, VllmEngineSpec
 from tuner.errors import Fault, InvalidInputError, InvalidStudyError
 
 OPERATOR = load_operator(
@@ -58,6 +58,7 @@ def test_a_profile_stands_for_everything_on_the_host() -> None:
     spec = load(REAL)
     engine = spec.engine
     assert isinstance(engine, VllmEngineSpec)
+    assert isinstance(engine.launcher, ProcessLauncherSpec)
     assert engine.launcher.executable == "/opt/vllm/bin/vllm"
     assert (engine.gpu, engine.env) == ("H100", {"HF_HUB_OFFLINE": "1"})
     assert engine.flags == {"dtype": "bfloat16", "trust-remote-code": True}

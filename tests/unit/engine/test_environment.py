@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.engine.environment import engine_environment, environment_faults
+from tuner.engine.environment import container_environment, engine_environment, environment_faults
 from tuner.errors import InvalidInputError
 
 WORKER = {
@@ -83,3 +83,31 @@ def test_all_faults_are_told_at_once_with_their_paths() -> None:
     assert "engine.env.SERVETUNE_X" in str(caught.value)
     assert "engine.env.BASH_ENV" in str(caught.value)
     assert "engine.env.HF_HOME" not in str(caught.value)
+
+
+def test_a_container_gets_nothing_of_the_host_but_what_means_the_same_inside() -> None:
+    base = {
+        "HOME": "/home/me",
+        "PATH": "/usr/bin",
+        "HF_HOME": "/data/hf",
+        "HF_TOKEN": "t",
+        "https_proxy": "http://proxy:3128",
+        "CUDA_VISIBLE_DEVICES": "3",
+        "SERVETUNE_API_KEY": "k",
+    }
+    found = container_environment({"VLLM_LOGGING_LEVEL": "DEBUG"}, base)
+    assert found == {
+        "PYTHONUNBUFFERED": "1",
+        "HF_TOKEN": "t",
+        "https_proxy": "http://proxy:3128",
+        "VLLM_LOGGING_LEVEL": "DEBUG",
+    }
+
+
+def test_the_gpus_a_study_makes_visible_are_the_containers_devices() -> None:
+    assert "CUDA_VISIBLE_DEVICES" not in container_environment({"CUDA_VISIBLE_DEVICES": "1"}, {})
+
+
+def test_a_container_is_given_no_variable_that_a_process_would_not_be() -> None:
+    with pytest.raises(InvalidInputError, match="LD_AUDIT"):
+        container_environment({"LD_AUDIT": "x"}, {})

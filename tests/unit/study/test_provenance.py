@@ -86,6 +86,26 @@ def test_fragility_travels_with_the_command() -> None:
     assert any("it died in the burst" in note for note in found.notes)
 
 
+def test_the_image_that_was_measured_is_the_one_to_run() -> None:
+    launcher = {"type": "docker", "image": "vllm/vllm-openai:v0.28.0"}
+    spec = StudySpec.model_validate(
+        {
+            "model": {"id": "Qwen/Qwen2.5-7B-Instruct", "max_model_len": 4096},
+            "engine": {"kind": "vllm", "launcher": launcher},
+        }
+    )
+    found = provenance_of(
+        HISTORY,
+        verdict(0.2, 0.25, 0.22),
+        spec,
+        target_of(spec, Path()),
+        servetune_version="1.2",
+        at=START,
+    )
+    assert found.image == "vllm/vllm-openai:v0.28.0"
+    assert provenance(verdict(0.2, 0.25, 0.22)).image is None
+
+
 def test_the_end_of_the_study_is_its_date() -> None:
     ended = dataclasses.replace(HISTORY.study, ended_at=START.replace(year=2031))
     known = dataclasses.replace(HISTORY, study=ended)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner.domain.document import load_study
+from tuner.domain.document_launchers import parse_mount
+from tuner.domain.http_document import HttpContext, load_http_study
+from tuner.domain.operator_config import load_operator
+from tuner.domain.study_spec import (
+    AttachedLauncherSpec,
+    DockerLauncherSpec,
+    ProcessLauncherSpec,
+    StudySpec,
+    VllmEngineSpec,
+)
+from tuner.errors import InvalidStudyError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def engine_of(launcher: str) -> VllmEngineSpec:
+    text = (
+        "name: x\nmodel: {id: a/b, max_model_len: 2048}\n"
+        f"engine: {{kind: vllm, launcher: {launcher}}}\n"
+    )
+    engine = load_study(text, where="test").engine
+    assert isinstance(engine, VllmEngineSpec)
+    return engine
+
+
+def faults_of(launcher: str) -> dict[str, str]:
+    with pytest.raises(InvalidStudyError) as refusal:
+        engine_of(launcher)
+    return {fault.path: f"{fault.message} {fault.hint}" for fault in refusal.value.faults}
+
+
+def test_a_launcher_without_a_type_is_a_process() -> None:
+    assert engine_of("{executable: /x/vllm}").launcher == ProcessLauncherSpec(executable="/x/vllm")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("docker", DockerLauncherSpec), ("attached", AttachedLauncherSpec)]
+)
+def test_the_examples_are_studies(name: str, kind: type) -> None:
+    path = ROOT / "examples" / f"{name}.yaml"
+    engine = load_study(path.read_text("utf-8"), where=path.name).engine
+    assert isinstance(engine, VllmEngineSpec)
+    assert isinstance(engine.launcher, kind)
+
+
+def test_a_mistyped_type_is_recognised() -> None:
+    assert "did you mean docker" in faults_of("{type: dcoker, image: a}")["engine.launcher.type"]
+
+
+@pytest.mark.parametrize("image", ['"a b"', '"--privileged"', '"a;b"'])
+def test_what_is_no_image_is_refused(image: str) -> None:
+    assert "not an image" in faults_of(f"{{type: docker, image: {image}}}")["engine.launcher.image"]
+
+
+@pytest.mark.parametrize("mount", ["/a", "a:/b", "/a:/b:rw,z", "/a:/b:ro:x", "/a:b"])
+def test_a_mount_that_nobody_understands_is_refused(mount: str) -> None:
+    told = faults_of(f'{{type: docker, image: a, mounts: ["/c:/d", "{mount}"]}}')
+    assert "SOURCE:TARGET" in told["engine.launcher.mounts[1]"]
+
+
+def test_a_mount_is_writable_unless_it_says_otherwise() -> None:
+    assert parse_mount("/a:/b") == ("/a", "/b", False)
+    assert parse_mount("/a:/b:ro") == ("/a", "/b", True)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h:1",
+        "h:8000",
+        "http://h",
+        "http://h:1/v1",
+        "http://u:p@h:1",
+        "http://h:99999",
+        "http://:80",
+    ],
+)
+def test_an_endpoints_address_is_a_host_and_a_port(url: str) -> None:
+    launcher = f'{{type: attached, url: "{url}", restart_command: [a]}}'
+    assert "http://HOST:PORT" in faults_of(launcher)["engine.launcher.url"]
+
+
+def test_flags_go_to_one_place_only() -> None:
+    start = '{type: attached, url: "http://h:1", '
+    both = faults_of(start + 'restart_command: [a, "{flags}"], flags_file: /x}')
+    twice = faults_of(start + 'restart_command: [a, "{flags}", "{flags}"]}')
+    assert "keep one" in both["engine.launcher.restart_command"]
+    assert "more than once" in twice["engine.launcher.restart_command"]
+
+
+def test_a_command_has_at_least_one_word() -> None:
+    told = faults_of('{type: attached, url: "http://h:1", restart_command: []}')
+    assert "is empty" in told["engine.launcher.restart_command"]
+
+
+OPERATOR = load_operator(
+    """
+    [profiles.image]
+    engine = {kind = "vllm", launcher = {type = "docker", image = "vllm/vllm-openai:v0.28.0"}}
+    [models."team/chat"]
+    path = "/models/chat"
+    """,
+    where="operator.toml",
+)
+
+
+def over_http(engine: dict[str, Any]) -> StudySpec:
+    document = {"model": {"id": "team/chat", "max_model_len": 2048}, "engine": engine}
+    return load_http_study(json.dumps(document), HttpContext(OPERATOR, lambda _: None))
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"type": "docker", "image": "a"},
+        {"type": "attached", "url": "http://h:1", "restart_command": ["a"]},
+    ],
+)
+def test_no_launcher_is_accepted_over_http(launcher: dict[str, Any]) -> None:
+    with pytest.raises(InvalidStudyError, match=r"engine\.launcher"):
+        over_http({"kind": "vllm", "launcher": launcher})
+
+
+def test_an_operators_profile_may_name_an_image() -> None:
+    engine = over_http({"kind": "vllm", "profile": "image"}).engine
+    assert isinstance(engine, VllmEngineSpec)
+    assert isinstance(engine.launcher, DockerLauncherSpec)
