@@ -150,12 +150,7 @@ def test_a_network_of_its_own_is_published_on_the_loopback_address_only(tmp_path
 
 def test_shared_memory_memory_and_mounts_are_as_the_study_says(tmp_path: Path) -> None:
     daemon = Daemon()
-    options: dict[str, Any] = {
-        "ipc": "host",
-        "memory_gib": 32.0,
-        "caches": False,
-        "mounts": ["/data:/data:ro"],
-    }
+    options: dict[str, Any] = {"ipc": "host", "memory_gib": 32.0, "caches": False}
     with launched(daemon, asked_for(tmp_path, mounts=["/data:/data:ro"], **options)):
         pass
     host = created(daemon)["HostConfig"]
