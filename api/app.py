@@ -10,6 +10,8 @@ from threading import BoundedSemaphore
 from fastapi import APIRouter, FastAPI
 
 from api import openapi
+from api.dashboard.assets import installed_assets
+from api.dashboard.pages import dashboard_router
 from api.event_feed import EventFeed
 from api.problem import add_handlers
 from api.routes import (
@@ -73,6 +75,7 @@ def create_app(settings: ApiSettings, clock: Clock | None = None) -> FastAPI:
     for module in RESOURCES:
         resources.include_router(module.router)
     app.include_router(resources)
+    app.include_router(dashboard_router(installed_assets(), version("servetune")))
     add_handlers(app)
     openapi.install(app)
     # The last one added is the first to see a request.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ CONTENT_TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
 }
 DIGEST_LENGTH = 12
+_MAP_SHEET = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 SMALLEST_WORTH_PACKING = 1024
 
 
@@ -57,6 +59,12 @@ class Assets:
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         self.root = f"/static/{digest.hexdigest()[:DIGEST_LENGTH]}"
         self.plotly = f"/static/plotly-{hashlib.sha256(plotly).hexdigest()[:DIGEST_LENGTH]}.js"
+        sheet = _MAP_SHEET.search(plotly)
+        self.plotly_sheet = None if sheet is None else sheet[1].decode()
+        """Id of an inline sheet for maps that Plotly makes unless an element of this id exists.
+
+        The Content Security Policy forbids it, and no page draws a map.
+        """
         self._assets = {
             f"{self.root}/{name}": Asset(content, CONTENT_TYPES[Path(name).suffix])
             for name, content in own.items()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header
 from fastapi import Path as PathParameter
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.dashboard.assets import Assets
+from api.problem import ApiError
 
 FOREVER = "public, max-age=31536000, immutable"
 Reference = Annotated[str, PathParameter(max_length=120)]
@@ -24,12 +25,10 @@ def dashboard_router(assets: Assets, version: str) -> APIRouter:
     _pages(router, shell)
 
     @router.get("/static/{path:path}")
-    def static(
-        request: Request, path: str, accept_encoding: Annotated[str, Header()] = ""
-    ) -> Response:
+    def static(path: str, accept_encoding: Annotated[str, Header()] = "") -> Response:
         found = assets.find(f"/static/{path}")
         if found is None:
-            return Response(status_code=404)
+            raise ApiError(404, "there is no such file")
         body, headers = found.encoded(accept_encoding)
         headers["Cache-Control"] = FOREVER
         return Response(body, media_type=found.content_type, headers=headers)
@@ -87,6 +86,7 @@ class _Shell:
             trial=trial,
             static=self._assets.root,
             plotly=self._assets.plotly,
+            plotly_sheet=self._assets.plotly_sheet,
             version=self._version,
         )
         return HTMLResponse(html, headers={"Cache-Control": "no-store"})

@@ -18,6 +18,7 @@ from tuner.domain.states import TrialState
 from tuner.domain.study_spec import ObjectiveSpec
 from tuner.search.importance import FEWEST_TRIALS, ScoredPoint, parameter_importance
 from tuner.store.records import TrialRecord
+from tuner.study.engine_launch import time_scale
 from tuner.study.front_view import axes_of, front_view
 from tuner.study.quantities import COST, DEFAULT_AXES, Reading, cost, stored_readings
 from tuner.study.rescoring import rescored
@@ -26,6 +27,7 @@ from tuner.study.slo_reading import SloReading
 from tuner.study.stored_study import stored_spec
 from tuner.study.study_view import best_trial, trial_line
 from tuner.study.target import gpu_count
+from tuner.study.trajectory import trajectory
 from tuner.study.trial_score import score_value
 
 router = APIRouter(prefix="/studies/{study}", tags=["analysis"])
@@ -95,6 +97,54 @@ def show_front(
 def _quantities(trial: TrialRecord, gpus: int) -> dict[str, Reading | None]:
     found = stored_readings(trial.summary)
     return {**found, COST: cost(found.get("output_tokens_per_s"), gpus)}
+
+
+class Trajectory(BaseModel):
+    """One point per trial that was launched and ended, in that order."""
+
+    points: list[dict[str, Any]]
+
+
+class Live(BaseModel):
+    """What the study's worker does at this moment; all null while none drives it."""
+
+    phase: str | None
+    trial_number: int | None
+    trial_state: str | None
+    flags: dict[str, Any] | None = Field(description="The running trial's configuration.")
+    time_left_s: float | None
+    load: dict[str, Any] | None
+    series: list[dict[str, Any]] = Field(description="The engine over the last minutes.")
+
+
+@router.get(
+    "/trajectory",
+    operation_id="showTrajectory",
+    response_model=Trajectory,
+    responses=problems(404),
+)
+def show_trajectory(study: FoundStudy, services: Injected, principal: Reader) -> dict[str, object]:
+    """How the best score grew with the GPU minutes spent."""
+    spec = stored_spec(study)
+    with services.store.reading() as work:
+        trials, attempts = work.trials.all(study.id), work.attempts.of_study(study.id)
+    points = trajectory(
+        trials, attempts, gpu_count=gpu_count(spec), time_scale=time_scale(spec.engine)
+    )
+    return {"points": [point.to_dict() for point in points]}
+
+
+@router.get("/live", operation_id="showLive", response_model=Live, responses=problems(404))
+def show_live(study: FoundStudy, services: Injected, principal: Reader) -> dict[str, object]:
+    """The running trial, its load and the engine's curves as they arrive."""
+    with services.store.reading() as work:
+        driver = study.lease and work.workers.find(study.lease.worker_id)
+        shown = dict(driver.progress or {}) if driver and driver.study_id == study.id else {}
+        number = shown.get("trial_number")
+        trial = work.trials.find(study.id, number) if isinstance(number, int) else None
+    empty: dict[str, object] = dict.fromkeys(Live.model_fields)
+    flags = None if trial is None else trial.config.as_dict()
+    return {**empty, "series": [], **shown, "flags": flags}
 
 
 @router.get("/best", operation_id="showBest", response_model=Best, responses=problems(404))

@@ -17,10 +17,13 @@ from api.services import Injected, Services
 from api.study_reference import FoundStudy
 from api.trial_request import TrialRequest, trial_config
 from objectives.serialise import measurement_to_dict
-from tuner.domain.states import TrialState
+from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
 from tuner.store.unit_of_work import Work
+from tuner.study.engine_launch import time_scale
 from tuner.study.ledger import read_backs
+from tuner.study.series_view import series_points
+from tuner.study.stored_study import stored_spec
 from tuner.study.study_view import trial_line
 from tuner.study.trial_view import trial_view
 
@@ -69,6 +72,12 @@ class Measurements(BaseModel):
     """What the trial's attempts measured, whole, with intervals."""
 
     items: list[dict[str, Any]]
+
+
+class SeriesView(BaseModel):
+    """KV cache usage, running and waiting requests and preemptions, in engine seconds."""
+
+    points: list[dict[str, Any]]
 
 
 @router.get("", operation_id="listTrials", response_model=TrialPage, responses=problems(404))
@@ -174,6 +183,27 @@ def show_measurement(
             for record in records
         ]
     }
+
+
+@router.get(
+    "/{number}/series",
+    operation_id="showSeries",
+    response_model=SeriesView,
+    responses=problems(404),
+)
+def show_series(
+    study: FoundStudy, number: Number, services: Injected, principal: Reader
+) -> dict[str, object]:
+    """The engine's metrics over the trial's last measured attempt; empty where none were kept."""
+    with services.store.reading() as work:
+        _found(work, study, number)
+        attempts = work.attempts.of_trial(study.id, number)
+    measured = [a for a in attempts if a.outcome is AttemptOutcome.MEASURED]
+    scale = time_scale(stored_spec(study).engine)
+    if not measured:
+        return {"points": []}
+    directory = services.artifacts.resolve(measured[-1].directory)
+    return {"points": list(series_points(directory, scale))}
 
 
 @router.get(

@@ -46,8 +46,9 @@ export function percent(share, digits = 0) {
 /** A score is the logarithm of an improvement: +0.095 reads "+10.0 %". */
 export function gain(score) {
   if (score === null || score === undefined) return DASH;
-  const change = 100 * Math.expm1(score);
-  return `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(1)} %`;
+  const digits = Math.abs(100 * Math.expm1(score)).toFixed(1);
+  if (Number(digits) === 0) return "±0.0 %";
+  return `${score > 0 ? "+" : "−"}${digits} %`;
 }
 
 export function duration(seconds) {

@@ -45,8 +45,8 @@ export async function show(main, { query, connection }) {
 
 async function workerNotice() {
   const workers = await get("workers").catch(() => null);
-  if (workers === null || workers.items.length > 0) return null;
-  return notice("warn", "No worker is running", "Studies wait until one does: `servetune serve` brings one along, `servetune worker` starts one on its own.");
+  if (workers === null || workers.items.some((worker) => worker.living)) return null;
+  return notice("warn", "No worker is running", h("p", {}, "Studies wait until one does: ", h("code", {}, "servetune serve"), " brings one along, ", h("code", {}, "servetune worker"), " starts one on its own."));
 }
 
 function filter(chosen) {

@@ -93,7 +93,7 @@ function nothingMeasured(trial) {
 
 function quantities({ latency, capacity }) {
   const rows = [["TTFT", latency.ttft_ms], ["TPOT", latency.tpot_ms], ["ITL", latency.itl_ms], ["End to end", latency.e2e_ms]].filter(([, found]) => found);
-  const cell = (name) => ({ label: name, number: true, render: ([, found]) => reading(found[name]) });
+  const cell = (name) => ({ label: name, number: true, render: ([, found]) => [quantity(found[name].value), found[name].low === null ? null : h("div", { class: "small muted" }, `${quantity(found[name].low)}–${quantity(found[name].high)}`)] });
   return h("section", { class: "card stack", "aria-labelledby": "measured-title" }, h("h2", { id: "measured-title" }, "Measured"),
     table(`Latency at ${quantity(latency.offered_per_s)} requests/s, milliseconds with 90 % intervals`, [
       { label: "", render: ([name]) => name }, cell("mean"), cell("p50"), cell("p90"), cell("p95"), cell("p99"),

@@ -35,6 +35,7 @@ function sentence({ kind, trial_number: trial, payload }) {
     case "trial_skipped": return `A proposal was not launched: ${payload.reason}`;
     case "attempt_started": return `${of}engine start ${payload.ordinal} (${String(payload.purpose).replaceAll("_", " ")}).`;
     case "attempt_state": return `${of}${String(payload.to).replaceAll("_", " ")}.`;
+    case "attempt_read_back": return `${of}the engine told what it applied.`;
     case "attempt_ended": return `${of}start ${payload.ordinal} ended: ${payload.outcome}${payload.summary ? ` (${payload.summary})` : ""}.`;
     case "trial_scored": return payload.score?.value === null ? `${of}could not be scored.` : `${of}${gain(payload.score.value)} against the baseline.`;
     case "notice": return payload.message ?? "Notice.";

@@ -3,6 +3,7 @@
 import { h, table } from "../dom.js";
 import { DASH, duration, flagValue, minutes, quantity } from "../format.js";
 import { notice } from "./notices.js";
+import { shortFlag } from "./quantities.js";
 
 export function forecastView(plan) {
   const names = [...new Set(plan.starts.flatMap((start) => Object.keys(start.flags)))];
@@ -13,7 +14,7 @@ export function forecastView(plan) {
     plan.notices.map((one) => notice("warn", null, typeof one === "string" ? one : one.message)),
     table("First configurations and their predicted memory, GiB per GPU", [
       { label: "Start", render: (start) => start.origin.replaceAll("_", " ") },
-      ...names.map((name) => ({ label: name, number: true, render: (start) => flagValue(start.flags[name]) })),
+      ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (start) => flagValue(start.flags[name]) })),
       { label: "Weights", number: true, render: (start) => gib(start, "weights_gib") }, { label: "Activations", number: true, render: (start) => gib(start, "activation_gib") },
       { label: "KV cache", number: true, render: (start) => gib(start, "kv_cache_gib") }, { label: "KV tokens", number: true, render: (start) => gib(start, "kv_cache_tokens") },
       { label: "p95 requests at once", number: true, render: (start) => gib(start, "requests_p95_at_once") },

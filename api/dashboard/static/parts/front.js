@@ -65,7 +65,7 @@ function figure(points, choice, trials, marks, limits) {
     line(best, choice, colours),
     markers(best, choice, "on the front", colourOf(best, choice, colours), colours),
     ...special.filter(([number]) => number !== null && number !== undefined).map(([number, name, symbol, colour]) =>
-      markers(known.filter((point) => point.trial === number), choice, name, { color: "rgba(0,0,0,0)", size: 18, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
+      markers(known.filter((point) => point.trial === number), choice, name, { color: colour, size: 19, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
     infeasible(known, trials, choice, states, colours),
   ].filter((trace) => trace !== null && trace.x.length > 0);
   return { traces, layout: layout(choice, limits, colours), config: { edits: { shapePosition: true } } };

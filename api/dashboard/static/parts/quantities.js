@@ -30,6 +30,19 @@ export function flagNames(trials) {
   return [...FLAG_ORDER.filter((name) => names.has(name) || trials.some((trial) => trial.summary?.applied?.[name] !== undefined)), ...[...names].filter((name) => !FLAG_ORDER.includes(name)).sort()];
 }
 
+const SHORT_FLAGS = { "max-num-seqs": "Sequences", "max-num-batched-tokens": "Token budget", "enable-chunked-prefill": "Chunked", "gpu-memory-utilization": "Memory" };
+
+/** A flag's name for a narrow column; the whole one belongs into the column's title. */
+export function shortFlag(name) {
+  return SHORT_FLAGS[name] ?? name;
+}
+
+/** Of those, the ones in which the trials differ. */
+export function varyingFlags(trials) {
+  const values = (name) => new Set(trials.map((trial) => String(applied(trial, name))));
+  return flagNames(trials).filter((name) => FLAG_ORDER.includes(name) || values(name).size > 1);
+}
+
 /** What ran: the flag, else what the engine reported it applied by itself. */
 export function applied(trial, name) {
   return trial.flags[name] ?? trial.summary?.applied?.[name] ?? null;

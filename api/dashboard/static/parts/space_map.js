@@ -7,6 +7,7 @@ import { applied } from "./quantities.js";
 
 const X = "max-num-seqs";
 const Y = "max-num-batched-tokens";
+const POWERS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144];
 const FACET = "enable-chunked-prefill";
 
 export function spaceMapCard(reference, trials) {
@@ -33,11 +34,17 @@ function figure(all) {
   used.forEach(([rows, title], i) => {
     const suffix = i === 0 ? "" : String(i + 1);
     traces.push(cloud(rows, `x${suffix}`, `y${suffix}`, reach, colours, i === used.length - 1));
-    layout[`xaxis${suffix}`] = { type: "log", title: X, dtick: Math.log10(2) * 2 };
-    layout[`yaxis${suffix}`] = { type: "log", title: i === 0 ? Y : "", dtick: Math.log10(2) * 2 };
+    layout[`xaxis${suffix}`] = { type: "log", title: X, tickvals: POWERS, range: span(placed, X) };
+    layout[`yaxis${suffix}`] = { type: "log", title: i === 0 ? Y : "", tickvals: POWERS, range: span(placed, Y), showticklabels: i === 0 };
     annotations.push({ text: title, xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0.5, y: 1.02, showarrow: false, yanchor: "bottom", font: { color: colours.muted } });
   });
   return { traces, layout: { ...layout, annotations, margin: { t: 34, l: 66, r: 20, b: 48 } } };
+}
+
+/** Both facets show the same range, as exponents of ten, with a little room. */
+function span(trials, name) {
+  const values = trials.map((trial) => Math.log10(applied(trial, name)));
+  return values.length ? [Math.min(...values) - 0.15, Math.max(...values) + 0.15] : undefined;
 }
 
 function cloud(rows, xaxis, yaxis, reach, colours, scale) {

@@ -3,7 +3,7 @@
 import { h, fill, table } from "../dom.js";
 import { DASH, flagValue, gain, percent, reading } from "../format.js";
 import { stateBadge } from "./badges.js";
-import { applied, flagNames } from "./quantities.js";
+import { applied, shortFlag, varyingFlags } from "./quantities.js";
 
 const SHOWN = 200;
 
@@ -20,7 +20,7 @@ export function trialsCard(reference, trials, marks) {
   }
 
   function show() {
-    const names = flagNames(trials());
+    const names = varyingFlags(trials());
     const rows = sorted(trials(), sort);
     fill(place, table("Trials", columns(names), rows.slice(0, SHOWN), (trial) => ({ class: trial.number === marks().recommended ? "is-recommended" : trial.number === 0 ? "is-baseline" : null })),
       rows.length > SHOWN ? h("p", { class: "muted small" }, `The first ${SHOWN} of ${rows.length} in this order; the charts hold all.`) : null);
@@ -32,8 +32,8 @@ export function trialsCard(reference, trials, marks) {
     { label: header("Trial", "number"), number: true, render: (trial) => h("a", { href: `/studies/${encodeURIComponent(reference)}/trials/${trial.number}` }, String(trial.number)) },
     { label: "State", render: (trial) => [stateBadge(trial.state), trial.failure_class ? h("div", { class: "small muted" }, trial.failure_class) : null] },
     { label: "Proposed by", render: (trial) => [trial.origin.replaceAll("_", " "), trial.number === marks().recommended ? h("div", { class: "small" }, "recommended") : null] },
-    ...names.map((name) => ({ label: name, number: true, render: (trial) => flagValue(applied(trial, name)) })),
     { label: header("Score", "score"), number: true, title: "Against the baseline, with its 90 % interval", render: (trial) => score(trial) },
+    ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (trial) => flagValue(applied(trial, name)) })),
     { label: "TTFT p95 (ms)", number: true, render: (trial) => reading(trial.summary?.quantities?.ttft_p95_ms) },
     { label: "TPOT p95 (ms)", number: true, render: (trial) => reading(trial.summary?.quantities?.tpot_p95_ms) },
     { label: "Tokens/s", number: true, render: (trial) => reading(trial.summary?.quantities?.output_tokens_per_s) },
