@@ -105,6 +105,8 @@ class LatencySegment:
     running_peak: float | None
     waiting_peak: float | None
     gpu_utilization: float | None = None
+    gpu_memory_peak_gib: float | None = None
+    gpu_power_w: float | None = None
     by_prompt_length: tuple[PromptClass, ...] = ()
     """Short to long; empty where the prompts are too alike to be told apart."""
     prefix: PrefixSummary | None = None
@@ -150,6 +152,8 @@ class CapacitySegment:
     running_peak: float | None
     waiting_peak: float | None
     gpu_utilization: float | None = None
+    gpu_memory_peak_gib: float | None = None
+    gpu_power_w: float | None = None
     steady: SteadyState | None = None
 
     @property

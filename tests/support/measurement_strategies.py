@@ -189,6 +189,8 @@ latency_segments = st.builds(
     running_peak=_maybe_float,
     waiting_peak=_maybe_float,
     gpu_utilization=_maybe_float,
+    gpu_memory_peak_gib=_maybe_float,
+    gpu_power_w=_maybe_float,
     by_prompt_length=st.lists(prompt_classes, max_size=2).map(tuple),
     prefix=st.none() | prefixes,
 )
@@ -204,6 +206,8 @@ capacity_segments = st.builds(
     running_peak=_maybe_float,
     waiting_peak=_maybe_float,
     gpu_utilization=_maybe_float,
+    gpu_memory_peak_gib=_maybe_float,
+    gpu_power_w=_maybe_float,
     steady=st.none()
     | st.builds(
         SteadyState,

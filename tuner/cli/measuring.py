@@ -188,6 +188,13 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
     rows.append(("requests, saturated", "requests/s", capacity.requests_per_s))
     rows.append(("GPU utilisation", "", _share(latency.gpu_utilization)))
     rows.append(("GPU utilisation, saturated", "", _share(capacity.gpu_utilization)))
+    for name, unit, value in (
+        ("GPU memory in use, peak", "GiB", capacity.gpu_memory_peak_gib),
+        ("GPU power", "W", latency.gpu_power_w),
+        ("GPU power, saturated", "W", capacity.gpu_power_w),
+    ):
+        if value is not None:
+            rows.append((name, unit, _share(value)))
     return rows
 
 

@@ -26,5 +26,11 @@ class EngineWindow:
     """Mean gap between tokens by the engine's own clock."""
 
     gpu_utilization: float | None = None
+    gpu_memory_peak_gib: float | None = None
+    """Memory in use on all GPUs of the engine, whoever uses it; on unified memory the host's."""
+
+    gpu_power_w: float | None = None
+    """Mean power of all GPUs of the engine together."""
+
     restarted: bool = False
     """A counter fell: the engine was started anew within the window."""

@@ -82,6 +82,8 @@ def latency_segment(
         running_peak=engine.running_peak,
         waiting_peak=engine.waiting_peak,
         gpu_utilization=engine.gpu_utilization,
+        gpu_memory_peak_gib=engine.gpu_memory_peak_gib,
+        gpu_power_w=engine.gpu_power_w,
         by_prompt_length=_classes(records, measured, cap_ms, seed, prompt_edges),
         prefix=prefix_summary(look, rows_of_records(look, segment, records), seed=seed),
     )
@@ -115,6 +117,8 @@ def capacity_segment(
         running_peak=engine.running_peak,
         waiting_peak=engine.waiting_peak,
         gpu_utilization=engine.gpu_utilization,
+        gpu_memory_peak_gib=engine.gpu_memory_peak_gib,
+        gpu_power_w=engine.gpu_power_w,
         steady=steady,
     )
 

@@ -97,6 +97,14 @@ def launch_request(request: AttemptRequest, port: int) -> LaunchRequest:
     )
 
 
+def gpus_needed(request: AttemptRequest) -> int:
+    """GPUs of this host that the engine spans: its tensor and pipeline groups, each replica's."""
+    config = request.command.config
+    replicas = config.get("data-parallel-size-local") or config.get("data-parallel-size")
+    own = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else 1
+    return request.gpu_count * max(1, own)
+
+
 def engine_place(request: AttemptRequest, environ: Mapping[str, str]) -> Place:
     """Where the attempt's engine runs; `environ` is the worker's environment."""
     engine = request.engine
@@ -162,7 +170,7 @@ def _container(
     gpus: tuple[str, ...] = ()
     if launcher.gpus != []:
         own = dict(request.command.env)
-        gpus = gpu_set(own, environ, request.gpu_count, tuple(launcher.gpus or ()))
+        gpus = gpu_set(own, environ, gpus_needed(request), tuple(launcher.gpus or ()))
     return ContainerPlace(
         image=launcher.image,
         entrypoint=keeps[launcher.entrypoint],

@@ -41,7 +41,9 @@ class EngineMetric(Enum):
     PREFIX_HIT_RATE = "prefix_hit_rate"
     """Only engines of the V0 line (0.9 and earlier) report the rate itself."""
     GPU_UTILIZATION = "gpu_utilization"
-    """Read from the driver, never from `/metrics`: it has no source below."""
+    """Read from the driver, never from `/metrics`, as the next two: they have no source below."""
+    GPU_MEMORY_GIB = "gpu_memory_gib"
+    GPU_POWER_W = "gpu_power_w"
     SIMULATED_BUSY_S = "simulated_busy_s"
     SIMULATED_CLOCK_S = "simulated_clock_s"
 

@@ -24,6 +24,8 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
             series, EngineMetric.ITL_SUM_S, EngineMetric.ITL_COUNT, start_s, end_s
         ),
         gpu_utilization=_gpu_utilization(series, start_s, end_s),
+        gpu_memory_peak_gib=series.peak(EngineMetric.GPU_MEMORY_GIB, start_s, end_s),
+        gpu_power_w=series.mean(EngineMetric.GPU_POWER_W, start_s, end_s),
         restarted=any(
             series.was_reset(metric, start_s, end_s)
             for metric, source in SOURCES.items()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from tuner.domain.cancellation import Cancellation
@@ -18,7 +19,10 @@ from tuner.engine.devices import gpu_set
 from tuner.engine.host_lock import gpu_lock
 from tuner.errors import InfrastructureError
 from tuner.study.attempt import Equipment, run_attempt
+from tuner.study.engine_launch import gpus_needed
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
+from tuner.telemetry.gpu import Gpus, gpu_uuids, nvml_gpus
+from tuner.worker.gpu_release import GpuRelease
 
 LOCK_POLL_S = 2.0
 LOCK_WAIT_S = 1800.0
@@ -41,24 +45,39 @@ class LocalExecutor:
 class GpuTurns:
     """Keeps two attempts of this host off the same GPU, whoever runs them."""
 
-    def __init__(self, locks: Path, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self,
+        locks: Path,
+        clock: Clock,
+        environ: Mapping[str, str] = os.environ,
+        open_gpus: Callable[[Sequence[str]], Gpus | None] = nvml_gpus,
+    ) -> None:
         self._locks = locks
         self._clock = clock
         self._environ = environ
+        self._open_gpus = open_gpus
+        self._release = GpuRelease(clock)
 
     @contextmanager
     def exclusive(self, request: AttemptRequest, cancellation: Cancellation) -> Iterator[None]:
         """Hold the request's GPUs for the block, after waiting for whoever has them.
 
-        The embedded engine needs none. Raises CancelledError, or InfrastructureError when they
-        are not free within LOCK_WAIT_S.
+        Ends when the engine's memory is free again, or after a while without. The embedded engine
+        needs none. Raises CancelledError, or InfrastructureError when they are not free within
+        LOCK_WAIT_S or an earlier engine's memory is still not back.
         """
         if isinstance(request.engine, SimulatedEngineSpec):
             yield
             return
         with ExitStack() as held:
             self._acquire(held, turn_names(request, self._environ), cancellation)
-            yield
+            names = gpu_ids(request, self._environ)
+            opened = partial(self._open_gpus, names)
+            self._release.before_start(names, opened, cancellation.wait)
+            try:
+                yield
+            finally:
+                self._release.after_stop(names, opened, self._clock.sleep)
 
     def _acquire(self, held: ExitStack, gpus: tuple[str, ...], cancellation: Cancellation) -> None:
         deadline = self._clock.monotonic() + LOCK_WAIT_S
@@ -82,7 +101,7 @@ def gpu_ids(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, .
     if chosen == []:
         return ()
     own = dict(request.command.env)
-    return gpu_set(own, environ, request.gpu_count, tuple(chosen or ()))
+    return gpu_set(own, environ, gpus_needed(request), tuple(chosen or ()))
 
 
 def turn_names(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -90,4 +109,4 @@ def turn_names(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str
     launcher = None if isinstance(request.engine, SimulatedEngineSpec) else request.engine.launcher
     if isinstance(launcher, AttachedLauncherSpec):
         return (launcher.url.rstrip("/"),)
-    return gpu_ids(request, environ)
+    return gpu_uuids(gpu_ids(request, environ))

@@ -16,7 +16,7 @@ from tuner.domain.study_spec import SimulatedEngineSpec, VllmEngineSpec
 from tuner.study.attempt import LoadHooks
 from tuner.study.calibration import given_rate
 from tuner.study.engine_launch import launch_request
-from tuner.telemetry.gpu import NVML_MODULE
+from tuner.telemetry.gpu import NVML_MODULE, GpuReading
 from tuner.telemetry.series import MetricSeries
 from tuner.worker.equipment import gpus_of
 
@@ -30,8 +30,8 @@ class SteadyGpus:
     share: float
     closed: bool = False
 
-    def utilization(self) -> float:
-        return self.share
+    def read(self) -> GpuReading:
+        return GpuReading(utilization=self.share)
 
     def close(self) -> None:
         self.closed = True
@@ -84,6 +84,6 @@ def test_only_a_real_engines_gpus_are_read(tmp_path: Path, monkeypatch: pytest.M
     )
     gpus = gpus_of(real)
     assert gpus is not None
-    assert gpus.utilization() == pytest.approx(0.7)
+    assert gpus.read().utilization == pytest.approx(0.7)
     gpus.close()
     assert driver.open == 0

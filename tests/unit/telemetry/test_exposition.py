@@ -151,8 +151,12 @@ def test_label_values_may_hold_anything() -> None:
 
 
 def test_every_quantity_has_a_source_and_counters_have_counters_names() -> None:
-    # Utilisation comes from the driver, never from `/metrics`.
-    assert set(SOURCES) == set(EngineMetric) - {EngineMetric.GPU_UTILIZATION}
+    of_the_driver = {
+        EngineMetric.GPU_UTILIZATION,
+        EngineMetric.GPU_MEMORY_GIB,
+        EngineMetric.GPU_POWER_W,
+    }
+    assert set(SOURCES) == set(EngineMetric) - of_the_driver
     for source in SOURCES.values():
         endings = ("_total", "_sum", "_count")
         assert all(name.endswith(endings) == source.is_counter for name in source.names)

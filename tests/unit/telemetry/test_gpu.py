@@ -8,7 +8,14 @@ import pytest
 from tests.support.fake_nvml import FakeDriver
 from tuner.domain.clock import SystemClock
 from tuner.telemetry.exposition import EngineMetric
-from tuner.telemetry.gpu import NVML_MODULE, GpuSampler, nvml_gpus
+from tuner.telemetry.gpu import (
+    NVML_MODULE,
+    GpuReading,
+    GpuSampler,
+    gpu_uuids,
+    host_memory_gib,
+    nvml_gpus,
+)
 
 PATIENCE_S = 60.0
 
@@ -23,14 +30,14 @@ def test_utilisation_is_the_mean_share_over_the_engines_gpus(
     install(monkeypatch, FakeDriver({0: 90, 1: 30, 2: 0}))
     gpus = nvml_gpus(("0", "1"))
     assert gpus is not None
-    assert gpus.utilization() == pytest.approx(0.6)
+    assert gpus.read().utilization == pytest.approx(0.6)
 
 
 def test_a_gpu_can_be_named_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeDriver(by_uuid={"GPU-8f2a": 75}))
     gpus = nvml_gpus(("GPU-8f2a",))
     assert gpus is not None
-    assert gpus.utilization() == pytest.approx(0.75)
+    assert gpus.read().utilization == pytest.approx(0.75)
 
 
 def test_one_gpu_that_does_not_tell_makes_the_whole_unknown(
@@ -39,7 +46,7 @@ def test_one_gpu_that_does_not_tell_makes_the_whole_unknown(
     install(monkeypatch, FakeDriver({0: 90, 1: None}))
     gpus = nvml_gpus(("0", "1"))
     assert gpus is not None
-    assert gpus.utilization() is None
+    assert gpus.read().utilization is None
 
 
 def test_without_the_module_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +70,7 @@ def test_no_gpu_at_all_has_no_utilisation(monkeypatch: pytest.MonkeyPatch) -> No
     install(monkeypatch, FakeDriver({0: 50}))
     gpus = nvml_gpus(())
     assert gpus is not None
-    assert gpus.utilization() is None
+    assert gpus.read().utilization is None
 
 
 class CountingGpus:
@@ -75,17 +82,17 @@ class CountingGpus:
         self.closed = 0
         self.changed = threading.Condition()
 
-    def utilization(self) -> float | None:
+    def read(self) -> GpuReading:
         with self.changed:
             value = self.values[min(self.reads, len(self.values) - 1)]
             self.reads += 1
             self.changed.notify_all()
-        return value
+        return GpuReading(utilization=value)
 
     def close(self) -> None:
         self.closed += 1
 
-    def read(self, times: int) -> bool:
+    def was_read(self, times: int) -> bool:
         with self.changed:
             return self.changed.wait_for(lambda: self.reads >= times, PATIENCE_S)
 
@@ -93,7 +100,7 @@ class CountingGpus:
 def test_a_sampler_reads_until_it_is_left_and_closes_the_gpus() -> None:
     gpus = CountingGpus(0.5, 0.7)
     with GpuSampler(gpus, SystemClock(), period_s=0.001) as sampler:
-        assert gpus.read(3)
+        assert gpus.was_read(3)
     values = [s.values[EngineMetric.GPU_UTILIZATION] for s in sampler.series().scrapes]
     assert values[:2] == [0.5, 0.7]
     assert len(values) == gpus.reads
@@ -103,7 +110,7 @@ def test_a_sampler_reads_until_it_is_left_and_closes_the_gpus() -> None:
 def test_what_was_not_told_is_not_in_the_series() -> None:
     gpus = CountingGpus(None, 0.7)
     with GpuSampler(gpus, SystemClock(), period_s=0.001) as sampler:
-        assert gpus.read(3)
+        assert gpus.was_read(3)
     series = sampler.series()
     assert len(series.scrapes) == gpus.reads - 1
     assert series.peak(EngineMetric.GPU_UTILIZATION, 0.0, 1e12) == 0.7
@@ -118,3 +125,79 @@ def test_a_sampler_without_gpus_is_empty() -> None:
 def test_a_period_that_is_not_positive_is_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         GpuSampler(None, SystemClock(), period_s=0.0)
+
+
+def test_memory_and_power_are_those_of_all_gpus_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(
+        {0: 90, 1: 30}, used_gib={0: 70.0, 1: 71.5}, power_mw={0: 400_000, 1: 350_500}
+    )
+    install(monkeypatch, driver)
+    gpus = nvml_gpus(("0", "1"))
+    assert gpus is not None
+    assert gpus.read() == GpuReading(0.6, 141.5, 750.5)
+
+
+def test_a_slice_tells_its_memory_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "MIG-5f2c"
+    install(monkeypatch, FakeDriver(by_uuid={name: None}, used_gib={name: 9.5}))
+    gpus = nvml_gpus((name,))
+    assert gpus is not None
+    assert gpus.read() == GpuReading(None, 9.5, None)
+
+
+def test_a_gpu_without_memory_of_its_own_is_accounted_in_the_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, FakeDriver({0: 50}, used_gib={0: None}))
+    monkeypatch.setattr("tuner.telemetry.gpu.host_memory_gib", lambda: 30.0)
+    gpus = nvml_gpus(("0",))
+    assert gpus is not None
+    assert gpus.read().memory_gib == 30.0
+
+
+def test_a_lost_gpu_tells_no_memory_and_is_not_taken_for_a_unified_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, FakeDriver({0: 50}))
+    gpus = nvml_gpus(("0",))
+    assert gpus is not None
+    assert gpus.read().memory_gib is None
+
+
+def test_the_page_cache_counts_as_free_memory_of_the_host() -> None:
+    text = (
+        "MemTotal:       125829120 kB\n"
+        "MemFree:          1048576 kB\n"
+        "MemAvailable:   104857600 kB\n"
+        "Cached:         103809024 kB\n"
+    )
+    assert host_memory_gib(text) == pytest.approx(20.0)
+    assert host_memory_gib("MemTotal: 1 kB\n") is None
+
+
+def test_an_index_and_a_uuid_of_one_gpu_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver({0: 1, 1: 1}, {"GPU-a": 1}, uuids={0: "GPU-a", "GPU-a": "GPU-a"})
+    install(monkeypatch, driver)
+    assert gpu_uuids(("0", "GPU-a", "1", "9")) == ("GPU-a", "GPU-a", "1", "9")
+    assert driver.open == 0
+
+
+def test_without_a_driver_names_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeDriver(driver=False))
+    assert gpu_uuids(("0", "GPU-a")) == ("0", "GPU-a")
+
+
+def test_a_sampler_keeps_whatever_is_told() -> None:
+    class Partial:
+        def read(self) -> GpuReading:
+            return GpuReading(None, 70.0, 300.0)
+
+        def close(self) -> None:
+            done.set()
+
+    done = threading.Event()
+    with GpuSampler(Partial(), SystemClock(), period_s=60.0) as sampler:
+        pass
+    (scrape,) = sampler.series().scrapes
+    assert scrape.values == {EngineMetric.GPU_MEMORY_GIB: 70.0, EngineMetric.GPU_POWER_W: 300.0}
+    assert done.is_set()

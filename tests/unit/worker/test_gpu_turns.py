@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.fake_nvml import FakeDriver
 from tests.support.study_fakes import ManualClock, attempt_request
 from tuner.domain.cancellation import Cancellation
-from tuner.domain.study_spec import VllmEngineSpec
+from tuner.domain.study_spec import AttachedLauncherSpec, VllmEngineSpec
 from tuner.engine.host_lock import gpu_lock
 from tuner.errors import CancelledError, InfrastructureError
 from tuner.study.executor import AttemptRequest
-from tuner.worker.local_executor import LOCK_WAIT_S, GpuTurns, gpu_ids
+from tuner.telemetry.gpu import NVML_MODULE, GpuReading
+from tuner.worker.local_executor import LOCK_WAIT_S, GpuTurns, gpu_ids, turn_names
 
 
 def real(directory: Path, *, gpus: int = 1, env: Mapping[str, str] | None = None) -> AttemptRequest:
@@ -92,3 +95,47 @@ def test_a_gpu_that_is_never_free_is_a_fault_of_the_environment(tmp_path: Path) 
         turns.exclusive(real(tmp_path), Cancellation()),
     ):
         pass
+
+
+def test_a_replica_needs_gpus_of_its_own(tmp_path: Path) -> None:
+    request = real(tmp_path, gpus=2)
+    config = request.command.config.with_flags({"data-parallel-size": 2})
+    command = dataclasses.replace(request.command, config=config)
+    request = dataclasses.replace(request, command=command)
+    assert gpu_ids(request, {}) == ("0", "1", "2", "3")
+
+
+def test_an_index_and_a_uuid_of_one_gpu_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = FakeDriver({0: 0}, {"GPU-a": 0}, uuids={0: "GPU-a", "GPU-a": "GPU-a"})
+    monkeypatch.setitem(sys.modules, NVML_MODULE, driver.module())
+    by_name = real(tmp_path, env={"CUDA_VISIBLE_DEVICES": "GPU-a"})
+    assert turn_names(real(tmp_path), {}) == turn_names(by_name, {}) == ("GPU-a",)
+
+
+def test_two_studies_cannot_restart_one_endpoint_under_each_other(tmp_path: Path) -> None:
+    launcher = AttachedLauncherSpec(
+        type="attached", url="http://127.0.0.1:8000/", restart_command=["restart"]
+    )
+    request = dataclasses.replace(
+        real(tmp_path), engine=VllmEngineSpec(kind="vllm", launcher=launcher)
+    )
+    assert turn_names(request, {}) == ("http://127.0.0.1:8000",)
+    assert gpu_ids(request, {}) == ()
+
+
+def test_a_turn_ends_when_the_engines_memory_is_free_again(tmp_path: Path) -> None:
+    levels = iter([2.0, 70.0, 40.0, 2.0])
+
+    class Releasing:
+        def read(self) -> GpuReading:
+            return GpuReading(memory_gib=next(levels))
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    turns = GpuTurns(tmp_path, ManualClock(), {}, lambda names: Releasing())
+    with turns.exclusive(real(tmp_path), Cancellation()):
+        pass
+    assert next(levels, None) is None
