@@ -27,9 +27,9 @@ search_space:
   gpu_memory_utilization: {low: 0.88, high: 0.95}
 workload:
   lengths:
-    prompt_tokens: {type: lognormal, median: 200, sigma: 0.5, high: 1024}
+    prompt_tokens: {type: lognormal, median: 800, sigma: 0.5, high: 3000}
     output_tokens: {type: lognormal, median: 40, sigma: 0.4, high: 128}
-  arrival: {rate: 3}
+  arrival: {rate: 2}
   warmup_s: 5
   latency_window_s: 15
   capacity_window_s: 8

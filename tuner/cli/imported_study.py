@@ -13,6 +13,7 @@ from tuner.domain.flag_catalogue import catalogue, flag, has_flag
 from tuner.domain.study_spec import SearchSpaceSpec
 from tuner.export.forms import ParsedCommand
 from tuner.export.yaml_text import Quoted, write_yaml
+from tuner.simulator.gpus import gpu_preset
 
 SEARCHED = (
     "max-num-seqs",
@@ -20,8 +21,12 @@ SEARCHED = (
     "enable-chunked-prefill",
     "gpu-memory-utilization",
 )
-TIME_SCALE = 12
-"""Engine seconds per second of a study on the embedded engine, as in examples/chat.yaml."""
+LARGEST_TIME_SCALE = 10
+"""Engine seconds per second of a study on an embedded L4, as in examples/chat.yaml. A faster GPU's
+first tokens come so much sooner that the generator could not follow."""
+
+HARDWARE_SEED = 2023
+"""The machine that is modelled must not be the one that forecasts believe in."""
 
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*(?:/[\w.-]+)*", re.ASCII)
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"})
@@ -137,7 +142,7 @@ def _set_engine(
         kept = {k: v for k, v in engine.items() if k in ("time_scale", "hardware_seed")}
         flags_and_env = {k: v for k, v in engine.items() if k in ("flags", "env")}
         devices = {"gpu": simulated.gpu, "count": _devices(parsed)}
-        scale = {"time_scale": TIME_SCALE, **kept}
+        scale = {"time_scale": _time_scale(simulated.gpu), "hardware_seed": HARDWARE_SEED, **kept}
         engine = {"kind": "simulated", **devices, **scale, **flags_and_env}
     elif is_new:
         launcher = {"type": "process", "executable": _executable(parsed, directory)}
@@ -158,6 +163,12 @@ def _executable(parsed: ParsedCommand, directory: Path) -> str:
     if "/" not in named:
         return named
     return str((directory / Path(named).expanduser()).absolute())
+
+
+def _time_scale(gpu: str) -> int:
+    """The L4's, shrunk as the GPU's compute grows."""
+    share = gpu_preset("L4").bf16_flops / gpu_preset(gpu).bf16_flops
+    return max(1, min(LARGEST_TIME_SCALE, round(LARGEST_TIME_SCALE * share)))
 
 
 def _devices(parsed: ParsedCommand) -> int:

@@ -16,7 +16,7 @@ from tuner.simulator.hardware import MAX_SHARE, Hardware
 from tuner.simulator.memory import MemoryAccount, memory_account
 from tuner.simulator.models import ModelGeometry
 from tuner.simulator.requests import EngineRequest
-from tuner.simulator.simulated_run import Floats
+from tuner.simulator.simulated_run import Floats, SimulatedRun
 
 _MEMORY_CONSTANTS = ("activation_scale", "non_torch_gib", "graph_gib_per_size", "logits_scale")
 _TIME_CONSTANTS = (
@@ -56,7 +56,9 @@ class ObservedStart:
 class ObservedLoad:
     """What one load test measured, and the requests it sent. Seconds; None where unknown.
 
-    With `concurrency` the load was a closed loop.
+    With `concurrency` the load was a closed loop. With a `window` (start and end, seconds of the
+    load) throughput is what came in it, latencies those of the requests sent in it as far as they
+    were known when it closed; without one everything counts.
     """
 
     config: EngineConfig
@@ -67,6 +69,7 @@ class ObservedLoad:
     ttft_mean_s: float | None = None
     tpot_p50_s: float | None = None
     tpot_mean_s: float | None = None
+    window: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +197,15 @@ def _load_ratios(machine: Machine, load: ObservedLoad, hardware: Hardware) -> di
         machine.max_model_len,
         hardware,
         concurrency=load.concurrency,
+        until_s=None if load.window is None else load.window[1],
     )
+    rate, ttft_s, tpot_s = seen_in(run, load.window)
     predicted = {
-        "output_tokens_per_s": run.output_tokens_per_s,
-        "ttft_p50_s": _of_seen(np.median, run.ttft_s),
-        "ttft_mean_s": _of_seen(np.mean, run.ttft_s),
-        "tpot_p50_s": _of_seen(np.median, run.tpot_s),
-        "tpot_mean_s": _of_seen(np.mean, run.tpot_s),
+        "output_tokens_per_s": rate,
+        "ttft_p50_s": _of_seen(np.median, ttft_s),
+        "ttft_mean_s": _of_seen(np.mean, ttft_s),
+        "tpot_p50_s": _of_seen(np.median, tpot_s),
+        "tpot_mean_s": _of_seen(np.mean, tpot_s),
     }
     ratios: dict[str, float] = {}
     for quantity, value in predicted.items():
@@ -208,6 +213,21 @@ def _load_ratios(machine: Machine, load: ObservedLoad, hardware: Hardware) -> di
         if observed:
             ratios[quantity] = value / observed if value else math.nan
     return ratios
+
+
+def seen_in(
+    run: SimulatedRun, window: tuple[float, float] | None
+) -> tuple[float | None, Floats, Floats]:
+    """Output tokens per second, TTFT and TPOT as somebody saw them who looked at this window."""
+    if window is None:
+        return run.output_tokens_per_s, run.ttft_s, run.tpot_s
+    start_s, end_s = window
+    step_ends_s = run.steps.start_s + run.steps.duration_s
+    inside = (step_ends_s >= start_s) & (step_ends_s < end_s)
+    sent = (run.entered_s >= start_s) & (run.entered_s < end_s)
+    ttft_s = np.where(sent & (run.first_token_s < end_s), run.ttft_s, np.nan)
+    tpot_s = np.where(sent & (run.last_token_s < end_s), run.tpot_s, np.nan)
+    return float(run.steps.emitted[inside].sum()) / (end_s - start_s), ttft_s, tpot_s
 
 
 def _of_seen(statistic: Callable[[Floats], np.floating[Any]], values: Floats) -> float | None:

@@ -7,8 +7,12 @@ import pytest
 
 from tuner.cli.forecast import plan_study
 from tuner.cli.output import OutputFormat
+from tuner.domain.document import load_study
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import InvalidInputError
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "engine-model.md").read_text("utf-8")
 
 SPEC = StudySpec.model_validate(
     {
@@ -68,3 +72,24 @@ def test_where_nothing_is_known_nothing_is_predicted(capsys: pytest.CaptureFixtu
 def test_what_is_no_flag_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         plan_study(SPEC, Path(), OutputFormat.JSON, ("=7",))
+
+
+@pytest.mark.parametrize(
+    ("name", "per_token"), [("memory-mha-7b.yaml", "512 KiB"), ("memory-gqa-3b.yaml", "112 KiB")]
+)
+def test_the_documents_two_accounts_are_what_plan_prints(
+    name: str, per_token: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    path = ROOT / "examples" / name
+    spec = load_study(path.read_text("utf-8"), where=name)
+    text = printed(capsys, spec=spec)
+    shown = [" ".join(line.split()) for line in PAGE.splitlines()]
+    at = shown.index(f"$ servetune plan examples/{name}")
+    head, row = (
+        " ".join(next(line for line in text.splitlines() if line.startswith(begin)).split())
+        for begin in ("memory per GPU", "baseline")
+    )
+    assert shown[at + 1] == head.removesuffix(" problem")
+    assert shown[at + 2] == row
+    assert per_token in row

@@ -123,9 +123,16 @@ def test_the_embedded_engine_spans_the_commands_devices() -> None:
         "kind": "simulated",
         "gpu": "H100",
         "count": 4,
-        "time_scale": 12,
+        "time_scale": 1,
+        "hardware_seed": 2023,
         "flags": {"pipeline-parallel-size": 2, "tensor-parallel-size": 2},
     }
+
+
+@pytest.mark.parametrize(("gpu", "scale"), [("L4", 10), ("A10G", 10), ("L40S", 3), ("B200", 1)])
+def test_a_faster_gpu_is_modelled_nearer_to_real_time(gpu: str, scale: int) -> None:
+    study = imported("vllm serve Qwen/Qwen3-8B", gpu=gpu)
+    assert study.document["engine"]["time_scale"] == scale
 
 
 def test_what_no_study_can_hold_is_left_out_and_said() -> None:

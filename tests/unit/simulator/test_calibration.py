@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -187,3 +189,26 @@ def test_a_start_that_the_model_thinks_impossible_is_no_deviation_but_still_pull
     assert calibration.hardware.activation_scale < 3.0
     assert calibration.before == ()
     assert [abs(d.error) < 0.3 for d in calibration.after] == [True]
+
+
+def test_a_window_sees_what_came_in_it_and_nothing_else() -> None:
+    where, engine = machine(), config(32, 2048)
+    requests = tuple(random_load(400, 5, prompt=(50, 800), output=(10, 80)))
+    run = simulate(requests, engine, where.gpu, 1, where.model, 4096, concurrency=16)
+    inside = (run.steps.start_s + run.steps.duration_s >= 2) & (
+        run.steps.start_s + run.steps.duration_s < 6
+    )
+    sent = (run.entered_s >= 2) & (run.entered_s < 6) & (run.first_token_s < 6)
+    seen = ObservedLoad(
+        engine,
+        requests,
+        concurrency=16,
+        output_tokens_per_s=float(run.steps.emitted[inside].sum()) / 4,
+        ttft_p50_s=float(np.median(run.ttft_s[sent])),
+        window=(2.0, 6.0),
+    )
+    found = deviations(where, [], [seen], Hardware.nominal())
+    assert {d.quantity for d in found} == {"output_tokens_per_s", "ttft_p50_s"}
+    assert all(d.error == pytest.approx(0.0, abs=1e-12) for d in found)
+    whole = deviations(where, [], [replace(seen, window=None)], Hardware.nominal())
+    assert any(abs(d.error) > 0.01 for d in whole)
