@@ -118,18 +118,22 @@ def plan(
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
+    state_dir: StateDir = None,
 ) -> None:
     """Forecast a study without starting anything.
 
     Prints the launch commands, the memory account, the expected latency and throughput where model
-    and GPU are known, the number of engine starts and the time.
+    and GPU are known, the number of engine starts and the time. A real engine's executable is asked
+    for its version and flags, once.
     """
     from tuner.cli.study_file import read_study
 
     spec = read_study(study)
     from tuner.cli.forecast import plan_study
+    from tuner.settings import load_settings
 
-    plan_study(spec, study.resolve().parent, output, tuple(flag or ()))
+    settings = load_settings(state_dir=state_dir)
+    plan_study(spec, study.resolve().parent, output, tuple(flag or ()), settings)
 
 
 @app.command()

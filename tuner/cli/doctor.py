@@ -62,7 +62,8 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         ("open files", _open_files),
         ("processors", _processors),
         ("embedded engine", _embedded_engine),
-        ("vllm", _vllm),
+        ("vllm", lambda: _vllm(settings)),
+        ("orphaned engines", _orphans),
         ("gpu", _gpu),
     )
     for name, probe in probes:
@@ -156,12 +157,35 @@ def _embedded_engine() -> Check:
     return Check("embedded engine", Verdict.FAILURE, done.stderr.strip()[-200:])
 
 
-def _vllm() -> Check:
+def _vllm(settings: Settings) -> Check:
+    from tuner.engine.environment import engine_environment
+    from tuner.engine.executable_probe import differences, probe_executable
+    from tuner.study.engine_version import PROBES
+    from tuner.worker.locations import resolve_locations
+
     executable = shutil.which("vllm")
     if executable is None:
         hint = "needed only to tune a real engine; name its path in engine.launcher.executable"
         return Check("vllm", Verdict.WARNING, "no `vllm` on the PATH", hint)
-    return Check("vllm", Verdict.OK, executable)
+    cache = resolve_locations(settings).state_dir / PROBES
+    probe = probe_executable(str(Path(executable).resolve()), engine_environment({}), cache)
+    found = f"{probe.version or 'version not known'} at {executable}"
+    notes = differences(probe)
+    if notes:
+        return Check("vllm", Verdict.WARNING, found, "; ".join(notes))
+    return Check("vllm", Verdict.OK, found)
+
+
+def _orphans() -> Check:
+    """Engines whose server is gone keep their GPU, while their port is free."""
+    from tuner.engine.orphans import orphaned_engines
+
+    found = orphaned_engines()
+    if not found:
+        return Check("orphaned engines", Verdict.OK, "none")
+    said = ", ".join(f"{orphan.name} ({orphan.pid})" for orphan in found)
+    hint = "their server was killed; end these process ids yourself, they hold GPU memory"
+    return Check("orphaned engines", Verdict.WARNING, said, hint)
 
 
 def _gpu() -> Check:

@@ -11,10 +11,11 @@ from tuner.cli.measuring import parse_flags
 from tuner.cli.output import OutputFormat, emit
 from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import StudySpec
+from tuner.settings import Settings
 from tuner.study.outlook import MemoryOutlook
 from tuner.study.plan import PlannedStart, StudyPlan
 from tuner.study.plan_document import plan_document
-from tuner.worker.composition import plan
+from tuner.worker.composition import plan, resolve_locations
 
 _PARTS = ("weights", "activations", "graphs", "KV cache")
 _FIT = ("fit p50", "fit p95", "fit longest")
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
 
 
 def plan_study(
-    spec: StudySpec, base_dir: Path, output: OutputFormat, flags: Sequence[str] = ()
+    spec: StudySpec,
+    base_dir: Path,
+    output: OutputFormat,
+    flags: Sequence[str] = (),
+    settings: Settings | None = None,
 ) -> None:
     """Print what the study would do, and what is expected of `flags`; starts and stores nothing."""
-    forecast = plan(spec, base_dir=base_dir, asked=parse_flags(flags))
+    state_dir = None if settings is None else resolve_locations(settings).state_dir
+    forecast = plan(spec, base_dir=base_dir, asked=parse_flags(flags), state_dir=state_dir)
     emit(plan_document(forecast), output, lambda console: _draw(forecast, console))
 
 

@@ -157,12 +157,12 @@ def export_command(
             f"{history.study.reference} has no recommendation: it is {history.study.state.value}",
             hint=f"servetune study resume {history.study.reference}",
         )
-    provenance = recommended.provenance
+    command, provenance = recommended.command, recommended.provenance
     if image is not None:
         provenance = dataclasses.replace(provenance, image=image)
     if vllm_version is not None:
         before = len(provenance.notes)
-        provenance = addressed_to(vllm_version, provenance, recommended.command.config)
+        command, provenance = addressed_to(vllm_version, provenance, command)
         for note in provenance.notes[before:]:
             notice(f"warning: {note}")
-    sys.stdout.write(render(form, recommended.command, provenance))
+    sys.stdout.write(render(form, command, provenance))

@@ -1,4 +1,7 @@
-"""What the API server of vLLM 0.28 to 0.33 uses where a configuration says nothing."""
+"""What vLLM's API server uses where a configuration says nothing, by version and hardware.
+
+The numbers are in `vllm_flags.toml`; without a version those of the newest known one count.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ import re
 from dataclasses import dataclass
 
 from tuner.domain.engine_config import EngineConfig, FlagValue
-from tuner.domain.flag_catalogue import catalogue
+from tuner.domain.flag_catalogue import (
+    FlagInfo,
+    Tier,
+    catalogue,
+    has_flag,
+    version_tuple,
+    within,
+)
 
-GPU_MEMORY_UTILIZATION = 0.92
 BLOCK_SIZE_TOKENS = 16
 
 
@@ -20,46 +29,71 @@ class SchedulerTier:
     max_num_batched_tokens: int
 
 
-_LARGEST = SchedulerTier(max_num_seqs=1024, max_num_batched_tokens=16384)
-_LARGE = SchedulerTier(max_num_seqs=1024, max_num_batched_tokens=8192)
-_OTHER = SchedulerTier(max_num_seqs=256, max_num_batched_tokens=2048)
-_CPU = SchedulerTier(max_num_seqs=128, max_num_batched_tokens=2048)
+def hardware_tier(
+    gpu_memory_gib: float | None, gpu_name: str | None, version: str | None = None
+) -> Tier:
+    """The catalogue's row for a GPU by its memory (of a MIG slice, the slice's) and name.
 
-
-def scheduler_tier(gpu_memory_gib: float | None, gpu_name: str | None) -> SchedulerTier:
-    """The tier of a GPU by its memory (of a MIG slice, the slice's) and name.
-
-    Unknown memory is the smallest tier, as in vLLM. A100 and GB10 stay there whatever their memory;
-    the name `cpu` has a tier of its own, per rank.
+    Unknown memory is the smallest tier, as in vLLM; the name `cpu` has a tier of its own.
     """
     words = set(re.split(r"[^a-z0-9]+", (gpu_name or "").lower()))
-    if "cpu" in words:
-        return _CPU
-    if gpu_memory_gib is None or words & {"a100", "gb10"}:
-        return _OTHER
-    if gpu_memory_gib >= 160:
-        return _LARGEST
-    return _LARGE if gpu_memory_gib >= 70 else _OTHER
+    for tier in catalogue().tiers:
+        if not within(version or catalogue().newest, tier.since, tier.until):
+            continue
+        small = tier.at_least_gib is not None and (gpu_memory_gib or 0) < tier.at_least_gib
+        named = not tier.names or bool(words & set(tier.names))
+        if named and not small and not words & set(tier.not_names):
+            return tier
+    raise AssertionError("the catalogue's last tier fits everything")
+
+
+def scheduler_tier(
+    gpu_memory_gib: float | None, gpu_name: str | None, version: str | None = None
+) -> SchedulerTier:
+    """The tier's limits, per rank where the row says so."""
+    tier = hardware_tier(gpu_memory_gib, gpu_name, version)
+    return SchedulerTier(tier.max_num_seqs, tier.max_num_batched_tokens)
+
+
+def default_of(info: FlagInfo, version: str | None = None) -> FlagValue | None:
+    """A flag's own default in that version; None where it depends or the version lacks it."""
+    wanted = version or catalogue().newest
+    if has_flag(info, wanted) is False:
+        return None
+    target = version_tuple(wanted)
+    for earlier in sorted(info.defaults, key=lambda e: version_tuple(e.until) or ()):
+        if target is not None and target < (version_tuple(earlier.until) or target):
+            return earlier.value
+    return info.default
+
+
+def default_utilization(version: str | None = None) -> float:
+    """gpu-memory-utilization where a configuration does not give it."""
+    value = default_of(catalogue().flags["gpu-memory-utilization"], version)
+    if not isinstance(value, float):
+        raise AssertionError("the catalogue knows the default of gpu-memory-utilization")
+    return value
 
 
 def engine_defaults(
-    gpu_memory_gib: float | None, gpu_name: str | None, *, ranks: int = 1
+    gpu_memory_gib: float | None,
+    gpu_name: str | None,
+    *,
+    ranks: int = 1,
+    version: str | None = None,
 ) -> EngineConfig:
     """The flags that an empty configuration stands for, before any post-processing.
 
     `ranks` is tensor times pipeline parallel size; only CPU defaults grow with it.
     """
-    tier = scheduler_tier(gpu_memory_gib, gpu_name)
-    factor = ranks if tier is _CPU else 1
-    own = {
-        name: info.default
-        for name, info in catalogue().flags.items()
-        if info.default is not None and info.until is None
-    }
+    tier = hardware_tier(gpu_memory_gib, gpu_name, version)
+    factor = ranks if tier.per_rank else 1
+    flags = catalogue().flags.items()
+    defaults = {name: default_of(info, version) for name, info in flags}
     return EngineConfig.of(
         {
-            **own,
-            "block-size": 128 if tier is _CPU else BLOCK_SIZE_TOKENS,
+            **{name: value for name, value in defaults.items() if value is not None},
+            "block-size": tier.block_size or BLOCK_SIZE_TOKENS,
             "max-num-seqs": tier.max_num_seqs * factor,
             "max-num-batched-tokens": tier.max_num_batched_tokens * factor,
         }
@@ -71,6 +105,7 @@ def effective(
     gpu_memory_gib: float | None,
     gpu_name: str | None,
     max_model_len: int | None,
+    version: str | None = None,
 ) -> EngineConfig:
     """`config` with every default filled in, post-processed as vLLM does for values not given.
 
@@ -79,7 +114,7 @@ def effective(
     own limit, which the configuration's max-model-len overrides. Without either, the rules that
     depend on it are left out.
     """
-    defaults = engine_defaults(gpu_memory_gib, gpu_name, ranks=_ranks(config))
+    defaults = engine_defaults(gpu_memory_gib, gpu_name, ranks=_ranks(config), version=version)
     filled = defaults.with_flags(config.as_dict())
     length = own_max_model_len(config) or max_model_len
     changes: dict[str, FlagValue] = {} if length is None else {"max-model-len": length}

@@ -17,8 +17,10 @@ from tuner.domain.flag_catalogue import (
     is_allowed_environment,
     is_secret_environment,
     resolve,
+    within,
 )
 from tuner.domain.flag_values import describe, parse_size, range_fault, typed_value
+from tuner.domain.version_fit import value_since
 from tuner.errors import Fault
 
 
@@ -75,12 +77,17 @@ def _known_flag_faults(
             for part in (
                 f"exists since {info.since}" if info.since else "",
                 f"was removed in {info.until}" if info.until else "",
+                f"is no longer there in {info.gone}" if info.gone else "",
             )
             if part
         )
-        yield Fault(path, f"vLLM {vllm_version} does not have it: it {span}", info.note)
+        hint = f"write {info.renamed}" if info.renamed else info.harmless or info.note
+        yield Fault(path, f"vLLM {vllm_version} does not have it: it {span}", hint)
     if isinstance(value, bool | int | float | str):
         yield from _value_faults(path, info, value)
+        since = value_since(info, value)
+        if vllm_version is not None and within(vllm_version, since, None) is False:
+            yield Fault(path, f"vLLM {vllm_version} does not take {value}: it is new in {since}")
 
 
 def _value_faults(path: str, info: FlagInfo, value: FlagValue) -> Iterator[Fault]:

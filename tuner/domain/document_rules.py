@@ -164,12 +164,6 @@ def _fixed_flag_faults(values: Values) -> Iterator[Fault]:
         if flag in flags:
             hint = f"fix it in search_space.{parameter} (low equal to high) or delete it here"
             yield Fault(f"engine.flags.{flag}", "is searched and cannot also be fixed", hint)
-    low, high = _ends(values, "gpu_memory_utilization")
-    fixed_size = "kv-cache-memory-bytes" in flags and not sized
-    if fixed_size and low is not None and high is not None and low < high:
-        hint = "tune one of the two: set search_space.gpu_memory_utilization low equal to high"
-        message = "vLLM then ignores the searched gpu_memory_utilization when it sizes the cache"
-        yield Fault("engine.flags.kv-cache-memory-bytes", message, hint)
     fixed, stated = flags.get("max-model-len"), values.integer("model", "max_model_len")
     if fixed is not None and stated is not None and fixed != stated:
         message = f"{fixed} contradicts model.max_model_len {stated}"

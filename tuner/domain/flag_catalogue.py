@@ -12,7 +12,7 @@ from enum import Enum
 from importlib import resources
 from typing import Any
 
-from tuner.domain.engine_config import EngineConfig, FlagValue
+from tuner.domain.engine_config import FlagValue
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 
@@ -30,6 +30,52 @@ class FlagType(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierDefault:
+    """What a flag stood at before version `until`."""
+
+    until: str
+    value: FlagValue
+
+
+@dataclass(frozen=True, slots=True)
+class KnownValues:
+    """Values that may be given from version `since` on; `*` and a trailing `*` stand for any."""
+
+    since: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """When an engine takes a flag and does nothing with it: where every condition holds."""
+
+    why: str
+    since: str | None = None
+    until: str | None = None
+    beside: str | None = None
+    """Another flag that is given."""
+    hardware: str | None = None
+    unless_env: str | None = None
+    """NAME=VALUE of the engine's environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Hardware and versions with the same defaults of the scheduler's limits."""
+
+    name: str
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int | None = None
+    at_least_gib: float | None = None
+    names: tuple[str, ...] = ()
+    not_names: tuple[str, ...] = ()
+    per_rank: bool = False
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlagInfo:
     """One flag of `vllm serve`. `since` is its first version, `until` the first without it."""
 
@@ -43,6 +89,10 @@ class FlagInfo:
     above: float | None = None
     since: str | None = None
     until: str | None = None
+    seen: str | None = None
+    """A version that has the flag, where it is not recorded since when."""
+    gone: str | None = None
+    """A version without the flag, where it is not recorded since when."""
     aliases: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     negatable: bool = True
@@ -52,6 +102,18 @@ class FlagInfo:
     """Why ServeTune sets the flag itself; None when a study may set it."""
     secret: bool = False
     note: str | None = None
+    effect: str | None = None
+    loads_code: bool = False
+    reaches_out: bool = False
+    touches_files: bool = False
+    """It names, reads or writes files of the host."""
+    defaults: tuple[EarlierDefault, ...] = ()
+    values: tuple[KnownValues, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    renamed: str | None = None
+    renamed_in: str | None = None
+    harmless: str | None = None
+    """Why leaving it out changes nothing for a version that no longer has it."""
 
     @property
     def is_boolean(self) -> bool:
@@ -73,6 +135,7 @@ class Catalogue:
     short_names: Mapping[str, str]
     environment: frozenset[str]
     secret_environment: frozenset[str]
+    tiers: tuple[Tier, ...]
 
 
 @functools.cache
@@ -89,12 +152,28 @@ def catalogue() -> Catalogue:
         short_names={short: f.name for f in flags.values() for short in f.short},
         environment=frozenset(table["environment"]["allowed"]),
         secret_environment=frozenset(table["environment"]["secret"]),
+        tiers=tuple(_tier(row) for row in table["tiers"]),
     )
 
 
 def _flag_info(name: str, row: Mapping[str, Any]) -> FlagInfo:
     lists = {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+    lists["defaults"] = tuple(EarlierDefault(**item) for item in row.get("defaults", ()))
+    lists["values"] = tuple(
+        KnownValues(item["since"], tuple(item["names"])) for item in row.get("values", ())
+    )
+    lists["ignored"] = tuple(_ignored(item) for item in row.get("ignored", ()))
     return FlagInfo(**{**row, **lists, "name": name, "type": FlagType(row["type"])})
+
+
+def _ignored(row: Mapping[str, Any]) -> Ignored:
+    return Ignored(**{"beside" if key == "with" else key: value for key, value in row.items()})
+
+
+def _tier(row: Mapping[str, Any]) -> Tier:
+    plain = {key.replace("-", "_"): value for key, value in row.items()}
+    lists = {key: tuple(value) for key, value in plain.items() if isinstance(value, list)}
+    return Tier(**{**plain, **lists})
 
 
 def flag(name: str) -> FlagInfo | None:
@@ -178,23 +257,20 @@ def version_tuple(version: str) -> tuple[int, int, int] | None:
 
 
 def has_flag(info: FlagInfo, version: str) -> bool | None:
-    """Whether that vLLM version has the flag; None when the version cannot be read."""
+    """Whether that vLLM version has the flag; None when it cannot be read, or is not recorded."""
+    found = within(version, info.since, info.until)
+    if found and info.seen is not None and not within(version, info.seen, None):
+        return None
+    if found and info.gone is not None:
+        return None if within(version, None, info.gone) else False
+    return found
+
+
+def within(version: str, since: str | None, until: str | None) -> bool | None:
+    """Whether a version lies in [since, until); None when it cannot be read."""
     target = version_tuple(version)
     if target is None:
         return None
-    since = version_tuple(info.since) if info.since else None
-    until = version_tuple(info.until) if info.until else None
-    return not (since and target < since) and not (until and target >= until)
-
-
-def unsupported(config: EngineConfig, version: str) -> tuple[tuple[str, str], ...]:
-    """The flags which that vLLM version would refuse, each with the reason."""
-    found = []
-    for name, _ in config.flags:
-        info = flag(name)
-        if info is None or has_flag(info, version) is not False:
-            continue
-        target = version_tuple(version)
-        gone = info.until and target and target >= (version_tuple(info.until) or target)
-        found.append((name, f"removed in {info.until}" if gone else f"new in {info.since}"))
-    return tuple(found)
+    first = version_tuple(since) if since else None
+    end = version_tuple(until) if until else None
+    return not (first and target < first) and not (end and target >= end)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from types import MappingProxyType
 
-from tuner.domain.defaults import GPU_MEMORY_UTILIZATION
+from tuner.domain.defaults import default_utilization
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import TrialOrigin
 from tuner.search.model_picks import Pick
@@ -47,7 +47,7 @@ class Preset:
             }
         )
         if space.ceiling is None:
-            config = config.with_flags({"gpu-memory-utilization": GPU_MEMORY_UTILIZATION})
+            config = config.with_flags({"gpu-memory-utilization": default_utilization()})
         return space.nearest(config)
 
 

@@ -73,6 +73,8 @@ class SearchSpace:
     headroom_power: float = 1.0
     kv_cache: KvCacheRange | None = None
     """Where the cache is sized in bytes, utilisation is a fixed flag, or left to the engine."""
+    utilization_ignored: bool = False
+    """The engine sizes its cache without it: then it is no dimension either."""
 
     @classmethod
     def from_spec(
@@ -99,6 +101,7 @@ class SearchSpace:
             headroom_span=HEADROOM_SPAN if known else None,
             headroom_power=HEADROOM_POWER if known else 1.0,
             kv_cache=None if sizes is None else KvCacheRange(sizes.low, sizes.high),
+            utilization_ignored=limits.utilization_ignored is not None,
         )
 
     @staticmethod
@@ -119,7 +122,7 @@ class SearchSpace:
             found.append(FloatDimension(TOKENS, 0.0, 1.0))
         if len(self.chunked) > 1:
             found.append(ChoiceDimension(CHUNKED, self.chunked))
-        if self.kv_cache is None and self.utilization[0] < self.utilization[1]:
+        if self._sets_utilization and self.utilization[0] < self.utilization[1]:
             found.append(FloatDimension(HEADROOM, 0.0, 1.0))
         if self.kv_cache is not None and self.kv_cache.low < self.kv_cache.high:
             found.append(FloatDimension(KV_CACHE, *self.kv_cache.positions))
@@ -257,13 +260,14 @@ class SearchSpace:
             "headroom_span": self.headroom_span,
             "headroom_power": self.headroom_power,
             "kv_cache": None if self.kv_cache is None else [self.kv_cache.low, self.kv_cache.high],
+            "utilization_ignored": self.utilization_ignored,
         }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, object]) -> SearchSpace:
         """The inverse of `to_dict`; ValueError for a document of another shape.
 
-        Documents from before the last four keys have the maps of their time.
+        Documents from before the last five keys have the maps of their time.
         """
         span, sizes = document.get("headroom_span"), document.get("kv_cache")
         try:
@@ -279,6 +283,7 @@ class SearchSpace:
                 headroom_span=None if span is None else _number(span, float),
                 headroom_power=_number(document.get("headroom_power", 1.0), float),
                 kv_cache=None if sizes is None else KvCacheRange(*_pair(sizes, int)),
+                utilization_ignored=bool(document.get("utilization_ignored", False)),
             )
         except KeyError as error:
             raise ValueError(f"not a search space: {error} is missing") from error
@@ -286,7 +291,8 @@ class SearchSpace:
     @property
     def _sets_utilization(self) -> bool:
         """Beside a cache sized in bytes only where the document fixes it."""
-        return self.kv_cache is None or self.utilization[0] == self.utilization[1]
+        sized = self.kv_cache is not None or self.utilization_ignored
+        return not sized or self.utilization[0] == self.utilization[1]
 
     @property
     def _tokens_vary(self) -> bool:

@@ -18,6 +18,8 @@ class Limits:
     chunked_prefill_ignored: bool = False
     """The engine's version chunks always (or never listens): both choices are the same server."""
     floor: UtilizationTable | None = None
+    utilization_ignored: str | None = None
+    """Why the engine sizes its KV cache without it; None where it does with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ def narrow(
             f"max_model_len ({max_model_len}) tokens, which the engine needs without it"
         )
         chunked = (True,)
-    low = spec.gpu_memory_utilization.low
+    low, high = spec.gpu_memory_utilization.low, spec.gpu_memory_utilization.high
+    if limits.utilization_ignored is not None and low < high:
+        notices.append(f"gpu_memory_utilization is not searched: {limits.utilization_ignored}")
     if limits.ceiling is not None and limits.ceiling.highest < low:
         notices.append(
             f"the memory model expects nothing to be safe at gpu_memory_utilization {low:g} or "

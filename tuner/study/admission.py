@@ -7,6 +7,7 @@ from pathlib import Path
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import Fault, InvalidStudyError, InvalidTraceError
 from tuner.loadgen.workload import build_workload
+from tuner.study.engine_version import require_version
 from tuner.study.space import search_space
 from tuner.study.target import target_of
 
@@ -14,14 +15,18 @@ SHORTEST_CONTEXT = 2
 """A prompt token and an output token; stands for a context length that is not known."""
 
 
-def require_tunable(spec: StudySpec, base_dir: Path) -> None:
-    """Raise InvalidStudyError for a model, workload or search space that no study can use here."""
-    require_measurable(spec, base_dir)
-    search_space(spec, target_of(spec, base_dir))
+def require_tunable(spec: StudySpec, base_dir: Path, version: str | None = None) -> None:
+    """Raise InvalidStudyError for a model, workload or search space that no study can use here.
+
+    `version` is the engine's, where known: then for flags that it would refuse, too.
+    """
+    require_measurable(spec, base_dir, version)
+    search_space(spec, target_of(spec, base_dir, version))
 
 
-def require_measurable(spec: StudySpec, base_dir: Path) -> None:
-    """Raise InvalidStudyError, with both faults, for a model or workload that cannot be used."""
+def require_measurable(spec: StudySpec, base_dir: Path, version: str | None = None) -> None:
+    """Raise InvalidStudyError, with every fault, for what cannot be measured here."""
+    require_version(spec, version)
     faults: list[Fault] = []
     longest = SHORTEST_CONTEXT
     try:

@@ -12,6 +12,7 @@ from tuner.loadgen.workload import build_workload
 from tuner.search.feasibility import PredictedInfeasible, check
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
 from tuner.study.engine_launch import engine_argv, time_scale
+from tuner.study.engine_version import KnownEngine, require_version
 from tuner.study.first_points import points_of
 from tuner.study.outlook import LoadOutlook, MemoryOutlook, Outlook
 from tuner.study.space import search_space
@@ -61,12 +62,19 @@ class StudyPlan:
     simulated: bool
 
 
-def plan_study(spec: StudySpec, base_dir: Path, asked: EngineConfig | None = None) -> StudyPlan:
+def plan_study(
+    spec: StudySpec,
+    base_dir: Path,
+    asked: EngineConfig | None = None,
+    known: KnownEngine | None = None,
+) -> StudyPlan:
     """The plan of a document; `asked` are flags over the baseline's that somebody wonders about.
 
     Raises InvalidStudyError where it leaves nothing to search, InvalidTraceError for its workload.
     """
-    target = target_of(spec, base_dir)
+    known = known or KnownEngine()
+    require_version(spec, known.version)
+    target = target_of(spec, base_dir, known.version)
     space = search_space(spec, target)
     baseline = baseline_config(spec, target)
     points = points_of(spec, target, space)
@@ -97,7 +105,7 @@ def plan_study(spec: StudySpec, base_dir: Path, asked: EngineConfig | None = Non
         gpu_minutes=restarts * engine_s * target.gpu_count / 60,
         workload=workload.description,
         rate_per_s=spec.workload.arrival.rate,
-        notices=space.notices,
+        notices=(*known.notices, *space.notices),
         simulated=isinstance(spec.engine, SimulatedEngineSpec),
     )
 

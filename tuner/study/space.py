@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tuner.domain.study_spec import StudySpec
 from tuner.search.memory_forecast import UtilizationTable
 from tuner.search.space import SearchSpace
@@ -14,12 +16,17 @@ def search_space(spec: StudySpec, target: Target) -> SearchSpace:
     """The cleaned space of a document on its target; InvalidStudyError when it is empty."""
     ranges = spec.search_space
     forecaster = target.forecaster()
-    limits = Limits()
+    limits = Limits(
+        chunked_prefill_ignored=target.ignored("enable-chunked-prefill") is not None,
+        utilization_ignored=target.ignored("gpu-memory-utilization"),
+    )
     # Tables of utilisation say nothing of a cache sized in bytes; each point is asked all the same.
-    if forecaster is not None and ranges.kv_cache_memory_bytes is None:
+    sized = ranges.kv_cache_memory_bytes is not None or limits.utilization_ignored is not None
+    if forecaster is not None and not sized:
         sequences = (ranges.max_num_seqs.low, ranges.max_num_seqs.high)
         tokens = (ranges.max_num_batched_tokens.low, ranges.max_num_batched_tokens.high)
-        limits = Limits(
+        limits = replace(
+            limits,
             ceiling=UtilizationTable.ceiling(
                 forecaster, target.fixed, sequences=sequences, tokens=tokens
             ),

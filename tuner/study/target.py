@@ -9,6 +9,7 @@ from pathlib import Path
 from tuner.domain.defaults import effective
 from tuner.domain.engine_config import EngineConfig, FlagValue, LaunchCommand
 from tuner.domain.study_spec import ModelSpec, SimulatedEngineSpec, StudySpec
+from tuner.domain.version_fit import Circumstances, ignored
 from tuner.errors import Fault, InvalidInputError, InvalidStudyError
 from tuner.search.memory_forecast import MemoryForecast, MemoryForecaster
 from tuner.simulator.gpus import Gpu, gpu_preset
@@ -35,6 +36,8 @@ class Target:
     geometry: ModelGeometry | None
     gpu: Gpu | None
     gpu_count: int
+    version: str | None = None
+    """The engine's, where it was asked; the newest known one is assumed else."""
 
     def command(self, config: EngineConfig) -> LaunchCommand:
         return LaunchCommand(self.model, config, self.env)
@@ -47,7 +50,13 @@ class Target:
         """`config` with the engine's defaults filled in: equal servers become equal here."""
         memory = self.gpu.memory_gib if self.gpu else None
         name = self.gpu.name if self.gpu else None
-        return effective(config, memory, name, self.max_model_len)
+        return effective(config, memory, name, self.max_model_len, self.version)
+
+    def ignored(self, flag: str) -> str | None:
+        """Why the engine would do nothing with a flag, whatever its value; None when it would."""
+        memory = self.gpu.memory_gib if self.gpu else None
+        name = self.gpu.name if self.gpu else None
+        return ignored(flag, self.version, Circumstances(self.fixed, self.env, memory, name))
 
     def memory(self, config: EngineConfig) -> MemoryAccount | None:
         """The nominal memory account; None where model or GPU is not known.
@@ -83,10 +92,10 @@ class Target:
         return forecast
 
 
-def target_of(spec: StudySpec, base_dir: Path) -> Target:
+def target_of(spec: StudySpec, base_dir: Path, version: str | None = None) -> Target:
     """The target of a study document; InvalidStudyError where it is not known well enough.
 
-    `base_dir` is what a relative `model.path` is relative to.
+    `base_dir` is what a relative `model.path` is relative to, `version` the engine's where known.
     """
     simulated = isinstance(spec.engine, SimulatedEngineSpec)
     geometry = _geometry(spec.model, base_dir, required=simulated)
@@ -99,6 +108,7 @@ def target_of(spec: StudySpec, base_dir: Path) -> Target:
         geometry=geometry,
         gpu=_gpu(spec.engine.gpu),
         gpu_count=gpu_count(spec),
+        version=version,
     )
 
 

@@ -27,6 +27,7 @@ from tuner.store.unit_of_work import Store
 from tuner.study.admission import require_measurable, require_tunable
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
 from tuner.study.context import StudyContext
+from tuner.study.engine_version import KnownEngine, known_engine
 from tuner.study.executor import Executor
 from tuner.study.ledger import History, StudyLedger
 from tuner.study.monitor import ProgressMonitor
@@ -96,7 +97,8 @@ def run_study(
     StartupError (another process drives it, no database), CancelledError (it is paused),
     StudyFailedError. A finished study is returned as it is.
     """
-    require_tunable(spec, base_dir)  # before anything is stored
+    known = known_engine(spec, base_dir, locations.state_dir)
+    require_tunable(spec, base_dir, known.version)  # before anything is stored
     prepare(locations)
     clock = SystemClock()
     with _store(locations, clock) as store:
@@ -110,7 +112,7 @@ def run_study(
             checkpoint,
             executor_of,
         )
-        return driver.drive(spec, study, base_dir)
+        return driver.drive(spec, study, base_dir, known)
 
 
 def resume_study(
@@ -137,9 +139,11 @@ def resume_study(
         )
         base_dir = base_dir_of(ArtifactStore(locations.artifacts), study)
         spec = stored_spec(study)
+        known = KnownEngine()
         if not study.state.terminal:
-            require_tunable(spec, base_dir)
-        return driver.drive(spec, study, base_dir)
+            known = known_engine(spec, base_dir, locations.state_dir)
+            require_tunable(spec, base_dir, known.version)
+        return driver.drive(spec, study, base_dir, known)
 
 
 def load_history(reference: str, locations: Locations) -> History:
@@ -185,7 +189,8 @@ def measure(
     Needs no database. Raises InvalidStudyError or StartupError; every end of the attempts, a
     cancelled one too, is in the result.
     """
-    require_measurable(spec, base_dir)
+    known = known_engine(spec, base_dir, locations.state_dir)
+    require_measurable(spec, base_dir, known.version)
     prepare_state_directory(locations.state_dir)
     clock = SystemClock()
     return measure_once(
@@ -197,15 +202,24 @@ def measure(
         observer=observer or SilentObserver(),
         cancellation=cancellation or Cancellation(),
         clock=clock,
+        version=known.version,
     )
 
 
-def plan(spec: StudySpec, *, base_dir: Path, asked: EngineConfig | None = None) -> StudyPlan:
+def plan(
+    spec: StudySpec,
+    *,
+    base_dir: Path,
+    asked: EngineConfig | None = None,
+    state_dir: Path | None = None,
+) -> StudyPlan:
     """What the study would do, without starting anything; raises InvalidInputError.
 
-    `asked` are flags over the baseline's, forecast as well.
+    `asked` are flags over the baseline's, forecast as well. With a `state_dir` a real engine's
+    executable is asked for its version, once.
     """
-    return plan_study(spec, base_dir, asked)
+    known = KnownEngine() if state_dir is None else known_engine(spec, base_dir, state_dir)
+    return plan_study(spec, base_dir, asked, known)
 
 
 def _create(
@@ -235,12 +249,17 @@ class _Driver:
     checkpoint: Checkpoint
     executor_of: ExecutorFactory
 
-    def drive(self, spec: StudySpec, study: StudyRecord, base_dir: Path) -> History:
+    def drive(
+        self, spec: StudySpec, study: StudyRecord, base_dir: Path, known: KnownEngine
+    ) -> History:
         with study_lock(self.locations.database, study.id):
             monitor = ProgressMonitor(spec, self.observer, self.clock)
             seq = study.last_event_seq
             ledger = StudyLedger(self.store, study.id, monitor.happened, after_seq=seq)
-            target = target_of(spec, base_dir)
+            if ledger.study().space is None:
+                for text in known.notices:
+                    ledger.notice("engine_version", text)
+            target = target_of(spec, base_dir, known.version)
             with _proposer(spec, target, ledger, self.locations) as proposer:
                 context = self._context(spec, target, base_dir, ledger, proposer, monitor)
                 with optuna_errors(self.locations.database):

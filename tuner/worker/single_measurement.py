@@ -45,13 +45,14 @@ def measure_once(
     observer: Observer,
     cancellation: Cancellation,
     clock: Clock,
+    version: str | None = None,
 ) -> SingleMeasurement:
     """Measure `config` (default: the document's baseline), repeated where that was our fault.
 
     The load is calibrated on it unless the document gives a rate. A cancelled, infeasible or
     invalid end is a result. Raises InvalidStudyError or StartupError.
     """
-    target = target_of(spec, base_dir)
+    target = target_of(spec, base_dir, version)
     chosen = baseline_config(spec, target) if config is None else config
     stamp = clock.now().strftime("%Y%m%dT%H%M%S")
     root = artifacts / "measure" / f"{stamp}-{os.getpid()}"

@@ -78,11 +78,6 @@ LONG = {"type": "constant", "value": 9000}
             "is searched and cannot also be fixed",
         ),
         (
-            {"engine.flags": {"kv-cache-memory-bytes": 2**30}},
-            "engine.flags.kv-cache-memory-bytes",
-            "ignores the searched gpu_memory_utilization",
-        ),
-        (
             {
                 "engine.flags": {"kv-cache-memory-bytes": 2**30},
                 "search_space.kv_cache_memory_bytes": {"low": 2**28, "high": 2**30},
@@ -229,6 +224,7 @@ def test_a_document_that_contradicts_itself_is_refused(
             "search_space.enable_chunked_prefill": {"choices": [False]},
         },
         {"model.max_model_len": 40000},
+        {"engine.flags": {"kv-cache-memory-bytes": 2**30}},
         {
             "engine.flags": {"kv-cache-memory-bytes": 2**30},
             "search_space.gpu_memory_utilization": {"low": 0.9, "high": 0.9},

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from tuner.domain.engine_config import EngineConfig
 from tuner.domain.flag_catalogue import (
     FlagInfo,
     FlagType,
@@ -18,7 +17,6 @@ from tuner.domain.flag_catalogue import (
     managed_flags,
     resolve,
     spelling,
-    unsupported,
     version_tuple,
 )
 from tuner.domain.flag_values import range_fault, typed_value
@@ -224,29 +222,53 @@ def test_a_flag_exists_between_its_versions(name: str, version: str, expected: b
     assert has_flag(info, version) is expected
 
 
-def test_flags_that_a_version_refuses_are_named_with_the_reason() -> None:
-    config = EngineConfig.of(
-        {
-            "disable-log-requests": True,
-            "swap-space": 4.0,
-            "max-num-seqs": 128,
-            "max-num-active-seqs": 64,
-            "from-a-plug-in": "x",
-        }
-    )
-    assert unsupported(config, "0.28.0") == (
-        ("disable-log-requests", "removed in 0.17"),
-        ("max-num-active-seqs", "new in 0.31"),
-        ("swap-space", "removed in 0.18"),
-    )
-    assert unsupported(config, "0.16.0") == (("max-num-active-seqs", "new in 0.31"),)
-    assert unsupported(config, "nightly") == ()
+@pytest.mark.parametrize("info", ALL_FLAGS, ids=lambda info: info.name)
+def test_every_flag_says_what_it_does_and_what_an_allow_list_must_know(info: FlagInfo) -> None:
+    assert info.effect
+    if info.loads_code or info.reaches_out or info.touches_files:
+        assert info.guarded
+    if info.guarded:
+        assert info.loads_code or info.reaches_out or info.touches_files
+    for version in (
+        *(d.until for d in info.defaults),
+        *(v.since for v in info.values),
+        *(v for rule in info.ignored for v in (rule.since, rule.until) if v),
+    ):
+        assert version_tuple(version) is not None
+    if info.renamed is not None:
+        assert flag(info.renamed) is not None
+        assert info.until is not None
+    for rule in info.ignored:
+        assert rule.beside is None or flag(rule.beside) is not None
 
 
-def test_partial_prefills_are_refused_from_the_version_that_removed_them() -> None:
-    config = EngineConfig.of({"max-num-partial-prefills": 4})
-    assert unsupported(config, "0.26.1") == ()
-    assert unsupported(config, "0.29.0") == (("max-num-partial-prefills", "removed in 0.27"),)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("trust-remote-code", "middleware", "tool-parser-plugin", "reasoning-parser-plugin"),
+        *("logits-processors", "worker-cls", "scheduler-cls", "compilation-config"),
+    ],
+)
+def test_flags_that_load_code_are_named(name: str) -> None:
+    info = flag(name)
+    assert info is not None
+    assert info.loads_code
+
+
+@pytest.mark.parametrize(
+    "name", ["tool-server", "kv-transfer-config", "otlp-traces-endpoint", "allowed-media-domains"]
+)
+def test_flags_that_reach_out_are_named(name: str) -> None:
+    info = flag(name)
+    assert info is not None
+    assert info.reaches_out
+
+
+@pytest.mark.parametrize("name", ["chat-template", "download-dir", "allowed-local-media-path"])
+def test_flags_that_touch_files_are_named(name: str) -> None:
+    info = flag(name)
+    assert info is not None
+    assert info.touches_files
 
 
 @pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "NCCL_P2P_DISABLE", "VLLM_LOGGING_LEVEL"])
