@@ -83,12 +83,12 @@ def export_study(
     if found is None:
         detail = f"{study.reference} has no recommendation: it is {study.state.value}"
         raise ApiError(409, detail, hint="wait until the study is complete")
-    provenance = found.provenance
+    command, provenance = found.command, found.provenance
     if image is not None:
         provenance = dataclasses.replace(provenance, image=image)
     if vllm_version is not None:
-        provenance = addressed_to(vllm_version, provenance, found.command.config)
-    return PlainTextResponse(render(form, found.command, provenance))
+        command, provenance = addressed_to(vllm_version, provenance, command)
+    return PlainTextResponse(render(form, command, provenance))
 
 
 def _recommended(study: StudyRecord, services: Services) -> RecommendedCommand | None:
