@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from benchmarks.scenarios import START_NOISE
 from benchmarks.verdict_shares import NO_GAIN, Share, best_gain, mean, shares
 from benchmarks.verdict_study import LARGE_GAIN, FinalistOutcome, StudyOutcome
+from tuner.domain.states import AttemptPurpose
 
 DIGITS = 4
 
@@ -47,7 +48,8 @@ def _study_row(study: StudyOutcome) -> dict[str, object]:
         "best_config": dict(study.best_config),
         "best_true_gain": _rounded(best_gain(study)),
         "best_true_error": _rounded(best.standard_error if best else None),
-        "starts": study.starts,
+        "starts": {p.value: n for p, n in study.cost.starts.items()},
+        "gpu_minutes": {p.value: _rounded(m) for p, m in study.cost.gpu_minutes.items()},
         "rate_per_s": _rounded(study.rate_per_s),
         "concurrency": study.concurrency,
         "latency_requests": study.latency_requests,
@@ -90,6 +92,8 @@ def table(studies: Sequence[StudyOutcome]) -> str:
         "|---|---|---|---|---|",
         *(_aim_row(share) for share in shares(studies)),
         "",
+        *_cost_lines(studies),
+        "",
         "| deployment | studies | requests per window | gain in the space | of the recommended | "
         "recommended | spread of one pair |",
         "|---|---|---|---|---|---|---|",
@@ -108,6 +112,34 @@ def _aim_row(share: Share) -> str:
     verdict = "yes" if share.met else "**no**"
     bounds = f"{interval[0]:.0%} to {interval[1]:.0%}"
     return f"| {share.aim.name} | {wanted} | {reached} | {bounds} | {verdict} |"
+
+
+def _cost_lines(studies: Sequence[StudyOutcome]) -> list[str]:
+    """What an average study takes, by what there was to find."""
+    groups = (
+        ("all", studies),
+        ("gain ≥ 10%", [s for s in studies if best_gain(s) >= LARGE_GAIN]),
+        ("no gain", [s for s in studies if best_gain(s) < NO_GAIN]),
+    )
+    return [
+        "What a study takes on average, in starts of the engine and in GPU minutes (engine time, "
+        "the last requests of a window and the bursts aside):",
+        "",
+        "| studies | search | baseline again | confirmation | of all minutes, the confirmation |",
+        "|---|---|---|---|---|",
+        *(_cost_row(f"{name} ({len(group)})", group) for name, group in groups if group),
+    ]
+
+
+def _cost_row(name: str, group: Sequence[StudyOutcome]) -> str:
+    cells = []
+    for purpose in AttemptPurpose:
+        starts = sum(s.cost.starts[purpose] for s in group) / len(group)
+        minutes = sum(s.cost.gpu_minutes[purpose] for s in group) / len(group)
+        cells.append(f"{starts:.1f} starts, {minutes:.0f} min")
+    own = sum(s.cost.gpu_minutes[AttemptPurpose.CONFIRMATION] for s in group)
+    share = own / sum(sum(s.cost.gpu_minutes.values()) for s in group)
+    return f"| {name} | {' | '.join(cells)} | {share:.0%} |"
 
 
 def _deployment_rows(studies: Sequence[StudyOutcome]) -> list[str]:

@@ -7,22 +7,28 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from benchmarks.scenarios import Scenario, machine_of, scenario_spec
+from benchmarks.study_cost import Account, StudyCost, TrialOutcome
 from benchmarks.virtual_time.best_in_space import BestInSpace
 from benchmarks.virtual_time.executor import VirtualExecutorFactory
 from benchmarks.virtual_time.truth import HiddenMachine, TrueGain, true_gain, truth_seeds
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import StudySpec
 from tuner.loadgen import presets, traces
+from tuner.loadgen.plan import Segment
+from tuner.loadgen.workload import Workload
 from tuner.simulator.engine_model import warm_up
 from tuner.store.schema import upgrade
 from tuner.store.url import DatabaseUrl
+from tuner.study import load_session
+from tuner.study.calibration import LoadCalibration
 from tuner.study.confirmation_phase import highest_round, round_pair
+from tuner.study.executor import AttemptRequest
 from tuner.study.ledger import History
 from tuner.study.recommendation import Recommendation
 from tuner.study.recommendation_document import recommendation_from_dict
@@ -31,8 +37,11 @@ from tuner.study.trial_score import score_value
 from tuner.worker.composition import run_study
 from tuner.worker.locations import Locations
 
+Plan = Callable[[AttemptRequest, Workload, LoadCalibration], tuple[Segment, ...]]
+
 LARGE_GAIN = math.log(1.10)
 DATABASE = "studies.db"
+PLANS_KEPT = 4
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # only because a benchmark needs no durability
 
 
@@ -76,6 +85,8 @@ class StudyOutcome:
     """Requests of the baseline's latency window."""
     study_cpu_s: float
     total_cpu_s: float
+    cost: StudyCost
+    trials: tuple[TrialOutcome, ...]
 
     @property
     def winner(self) -> FinalistOutcome | None:
@@ -97,6 +108,25 @@ def prepare_process() -> None:
     warm_up()
     cached = lru_cache(maxsize=4)(traces.read_azure_trace)
     setattr(presets, "read_azure_trace", cached)  # noqa: B010  # not its public name
+    plan_once = _planned_once(load_session.measurement_segments)
+    setattr(load_session, "measurement_segments", plan_once)  # noqa: B010  # likewise
+
+
+def _planned_once(plan: Plan) -> Plan:
+    """The same requests are sent to every configuration: they are drawn once per study and seed."""
+    drawn: dict[tuple[object, ...], tuple[Segment, ...]] = {}
+
+    def planned(
+        request: AttemptRequest, workload: Workload, calibration: LoadCalibration
+    ) -> tuple[Segment, ...]:
+        key = (request.workload, workload.digest, request.workload_seed, calibration)
+        if key not in drawn:
+            if len(drawn) >= PLANS_KEPT:
+                drawn.pop(next(iter(drawn)))
+            drawn[key] = plan(request, workload, calibration)
+        return drawn[key]
+
+    return planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +178,7 @@ def _outcome(
         best = BestInSpace(machine, baseline).find([baseline, *finalists])
         (best_row,) = machine.differences([best], baseline, seeds)
     calibration, reference = machine.calibration, history.reference_measurement
+    account = Account(spec, history)
     return StudyOutcome(
         number=scenario.number,
         deployment=scenario.deployment.name,
@@ -166,6 +197,8 @@ def _outcome(
         latency_requests=0 if reference is None else reference.latency.requests.scheduled,
         study_cpu_s=study_cpu_s,
         total_cpu_s=time.process_time() - begun_s,
+        cost=account.cost(),
+        trials=account.trials(),
     )
 
 

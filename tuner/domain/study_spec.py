@@ -420,8 +420,8 @@ class ConfirmationSpec(Strict):
     """Configurations measured again beside the baseline."""
     rounds: Annotated[int, Field(ge=2, le=20)] = 3
     """Rounds in which each is measured once."""
-    max_rounds: Annotated[int, Field(ge=2, le=40)] = 6
-    """Rounds at most, while the interval straddles the decision."""
+    max_rounds: Annotated[int, Field(ge=2, le=40)] = 14
+    """Rounds at most, while the interval straddles the decision and may still come to one."""
 
 
 class DeadlinesSpec(Strict):

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 NSGA2_POPULATION = 12
 """Optuna's 50 would make the whole of a usual budget its first, random generation."""
-GP_STARTUP_TRIALS = 6
-"""facts/optimisation.md §9.4."""
+STARTUP_TRIALS = 6
+"""Baseline and first points; after them every proposal is drawn from what was measured. Optuna's
+own ten would make half of a usual budget random (facts/optimisation.md §9.4)."""
 
 
 def derived_seed(study_seed: int, ordinal: int) -> int:
@@ -60,14 +61,14 @@ def _build(spec: SamplerSpec, seed: int) -> BaseSampler:
 
     match spec.type:
         case "tpe":
-            return samplers.TPESampler(seed=seed)
+            return samplers.TPESampler(seed=seed, n_startup_trials=STARTUP_TRIALS)
         case "random":
             return samplers.RandomSampler(seed=seed)
         case "qmc":
             return _qmc(spec.seed, seed)
         case "gp":
             return samplers.GPSampler(
-                seed=seed, n_startup_trials=GP_STARTUP_TRIALS, warn_independent_sampling=False
+                seed=seed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False
             )
         case "nsga2":
             return samplers.NSGAIISampler(seed=seed, population_size=NSGA2_POPULATION)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tuner.study.intervals import GainInterval, expected_spread, gain_interval, looks
+from tuner.study.intervals import (
+    LEAST_CHANCE,
+    GainInterval,
+    chance_of_significance,
+    expected_spread,
+    gain_interval,
+    looks,
+)
 from tuner.study.seeds import derived_seed
 
 BURST_MAX_REQUESTS = 256
@@ -88,8 +95,9 @@ def next_arm(
 
     `level` is that of a single look, by the rounds that the study document allows. Rounds are
     completed before it is asked whether another is needed, and that is asked only at the looks.
-    A finalist that is with confidence not worth having takes no part in later rounds; none is
-    begun once a finalist is better with confidence, or all are out.
+    A finalist that is with confidence not worth having, or hardly has a chance any more, takes no
+    part in later rounds; after the second look only the leader does, and the next best should it
+    fail. No round is begun once a finalist is better with confidence, or all are out.
     """
     wanted = looks(rounds, max_rounds) if rounds > 0 else ()
     alive = tuple(f for f in state.finalists if f not in state.out)
@@ -101,8 +109,17 @@ def next_arm(
             found = {f: _interval(state, f, number + 1, level) for f in alive}
             if any(interval is not None and interval.significant for interval in found.values()):
                 return None
-            alive = tuple(f for f in alive if _worth_another(found[f]))
+            alive = tuple(f for f in alive if _worth_another(found[f], max_rounds, level))
+            if number + 1 > rounds:
+                alive = _leader(alive, found)
     return None
+
+
+def _leader(alive: Sequence[int], found: Mapping[int, GainInterval | None]) -> tuple[int, ...]:
+    """The finalist with the largest gain so far, before any of which nothing is known."""
+    known = [(f, interval) for f in alive if (interval := found[f]) is not None]
+    best = max(known, key=lambda pair: pair[1].mean, default=None)
+    return tuple(alive[:1]) if best is None else (best[0],)
 
 
 def _missing(state: ConfirmationState, alive: Sequence[int], number: int) -> ArmRound | None:
@@ -127,8 +144,11 @@ def _interval(
     )
 
 
-def _worth_another(interval: GainInterval | None) -> bool:
-    return interval is None or not interval.hopeless
+def _worth_another(interval: GainInterval | None, max_rounds: int, level: float) -> bool:
+    if interval is None:
+        return True
+    chance = chance_of_significance(interval, max_rounds, level)
+    return not interval.hopeless and (chance is None or chance >= LEAST_CHANCE)
 
 
 def burst_size(max_num_seqs: int, longest_prompt_tokens: int) -> int:

@@ -3,8 +3,9 @@
 Three things would make a plain 90% t interval lie here: it is looked at after every further round
 until it is decided, the best of several finalists is quoted, and three rounds can agree by luck.
 Against the first two each look is taken at a higher level (`look_level`), against the third the
-spread is pooled with what the runs' own intervals lead to expect. tests/unit/study/test_coverage.py
-holds the coverage that results.
+spread is pooled with what the runs' own intervals lead to expect. Giving up early because nothing
+is to be hoped for any more can only keep a baseline, so it costs no honesty.
+tests/unit/study/test_coverage.py holds the coverage that results.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from statistics import median
 
 from scipy import stats
 
+from tuner.study.sequential_looks import sequential_level
+
 LEVEL = 0.90
 """The interval covers the true gain this often over whole confirmations: all looks, best arm."""
 
-LOOKS_EXPONENT = 2 / 3
-"""Looks at growing data are correlated: less than their number (a union bound) is enough."""
-
 FINALISTS_EXPONENT = 1 / 2
-"""Finalists share the noise of the baseline and of the requests: less than their number again."""
+"""Finalists share the noise of the baseline and of the requests: less than their number (a union
+bound) is enough."""
 
 LOOKS_GROWTH = 1.25
 """From one look to the next at least one round, and this much more data, where many are allowed."""
@@ -39,6 +40,9 @@ of what facts/optimisation.md §4 found, 3 to 21%."""
 
 PRIOR_WEIGHT = 2
 """Degrees of freedom that the expected spread is worth."""
+
+LEAST_CHANCE = 0.05
+"""Of ever being significant: with less another round is not worth its engine time."""
 
 PRACTICAL_GAIN = math.log(1.01)
 """Gains below 1% are not worth a change of a running service, however certain they are."""
@@ -101,8 +105,7 @@ def looks(rounds: int, max_rounds: int) -> tuple[int, ...]:
 
 def look_level(rounds: int, max_rounds: int, finalists: int = 1) -> float:
     """The level of each single look at which all of them, at the best finalist, are at LEVEL."""
-    count = len(looks(rounds, max_rounds))
-    return float(1 - (1 - LEVEL) / (count**LOOKS_EXPONENT * finalists**FINALISTS_EXPONENT))
+    return sequential_level(looks(rounds, max_rounds), (1 - LEVEL) / finalists**FINALISTS_EXPONENT)
 
 
 def expected_spread(per_round: Sequence[float | None]) -> float | None:
@@ -135,6 +138,23 @@ def gain_interval(
     spread = max(spread, SPREAD_FLOOR)
     margin = _quantile(0.5 + look_level / 2, freedom) * spread / math.sqrt(count)
     return GainInterval(mean, mean - margin, mean + margin, count, spread=spread)
+
+
+def chance_of_significance(
+    interval: GainInterval, rounds: int, look_level: float = LEVEL
+) -> float | None:
+    """The probability that the interval after `rounds` will be significant, given it now.
+
+    Predictive: the later rounds are as spread as the interval believes, around a gain of which only
+    the mean so far is known. None with fewer than two rounds or when `rounds` are done.
+    """
+    if interval.spread is None or interval.rounds >= rounds:
+        return None
+    final = _quantile(0.5 + look_level / 2, rounds - 1 + PRIOR_WEIGHT)
+    needed = max(PRACTICAL_GAIN, final * interval.spread / math.sqrt(rounds))
+    deviation = interval.spread * math.sqrt(1 / interval.rounds - 1 / rounds)
+    freedom = interval.rounds - 1 + PRIOR_WEIGHT
+    return float(stats.t.sf((needed - interval.mean) / deviation, freedom))
 
 
 @lru_cache(maxsize=256)

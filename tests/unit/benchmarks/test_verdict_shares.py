@@ -4,10 +4,12 @@ import math
 
 import pytest
 
+from benchmarks.study_cost import StudyCost
 from benchmarks.verdict_report import document, pair_spread, table
 from benchmarks.verdict_shares import best_gain, shares, wilson
 from benchmarks.verdict_study import FinalistOutcome, StudyOutcome
 from benchmarks.virtual_time.truth import TrueGain
+from tuner.domain.states import AttemptPurpose
 
 
 def finalist(
@@ -28,6 +30,8 @@ def study(
         reference_is_baseline=baseline, recommended_trial=3, finalists=finalists, best_config={},
         best=TrueGain(best, 0.01, 16), best_differences=(best,) * 16, starts=30, rate_per_s=2.0,
         concurrency=64, latency_requests=120, study_cpu_s=5.0, total_cpu_s=9.0,
+        cost=StudyCost(dict.fromkeys(AttemptPurpose, 10), dict.fromkeys(AttemptPurpose, 25.0)),
+        trials=(),
     )  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_everything_but_model_and_engine_has_a_default() -> None:
     assert spec.name is None
     assert spec.search_space.max_num_seqs.high == 1024
     assert spec.objective.weights.throughput == 1.0
-    assert spec.confirmation.max_rounds == 6
+    assert spec.confirmation.max_rounds == 14
     assert spec.workload.preset == "chat"
 
 
@@ -149,7 +149,7 @@ search_space:
   gpu_memory_utilization: {low: 0.5, high: 1.97}
 workload: {preset: chatt, trace: {file: x.csv}, arrival: {process: poisson, rate: .inf}}
 objective: {weights: {ttft_p95: 0, tpot_p95: 0, throughput: 0}, mode: weighted, slo: {}}
-confirmation: {rounds: 9}
+confirmation: {rounds: 15}
 budget: {trials: 0, deadline: 2030-01-01T00:00:00}
 sampler: {type: TPE, seed: 1e3}
 deadlines:

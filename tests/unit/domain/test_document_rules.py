@@ -195,7 +195,7 @@ LONG = {"type": "constant", "value": 9000}
         ({"objective.slo": {}}, "objective.slo", "gives no limit"),
         ({"objective.slo": {"attainment": 0.9}}, "objective.slo", "gives no limit"),
         ({"objective.mode": "goodput"}, "objective.mode", "goodput needs objective.slo"),
-        ({"confirmation.rounds": 7}, "confirmation.max_rounds", "6 is less than rounds 7"),
+        ({"confirmation.rounds": 15}, "confirmation.max_rounds", "14 is less than rounds 15"),
         ({"confirmation.max_rounds": 2}, "confirmation.max_rounds", "2 is less than rounds 3"),
         (
             {"deadlines.attempt_s": 99.0},
@@ -269,13 +269,13 @@ def test_faults_of_meaning_carry_a_remedy() -> None:
     hints = [
         the_fault({"engine.flags": {"max-num-seqs": 4}}).hint,
         the_fault({"objective.mode": "goodput"}).hint,
-        the_fault({"confirmation.rounds": 7}).hint,
+        the_fault({"confirmation.rounds": 15}).hint,
         the_fault({"search_space.max_num_seqs": {"low": 9, "high": 8}}).hint,
     ]
     assert hints == [
         "fix it in search_space.max_num_seqs (low equal to high) or delete it here",
         "for example slo: {ttft_ms: 500, tpot_ms: 50}",
-        "write 7 or more",
+        "write 15 or more",
         "swap them",
     ]
 
@@ -342,7 +342,7 @@ def test_absent_keys_are_read_as_their_defaults() -> None:
     assert values.integer("search_space", "max_num_batched_tokens", "high") == 32768
     assert values.integer("search_space", "max_num_seqs", "low") == 5
     assert values.integer("search_space", "max_num_seqs", "high") is None
-    assert values.integer("confirmation", "max_rounds") == 6
+    assert values.integer("confirmation", "max_rounds") == 14
     assert values.number("objective", "weights", "throughput") == 1.0
     assert values.text("objective", "mode") == "weighted"
     assert values.text("engine", "gpu") == "L4"

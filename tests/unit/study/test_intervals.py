@@ -12,6 +12,7 @@ from tuner.study.intervals import (
     SPREAD_FLOOR,
     UNKNOWN_SPREAD,
     GainInterval,
+    chance_of_significance,
     expected_spread,
     gain_interval,
     look_level,
@@ -94,7 +95,44 @@ def test_the_best_of_several_finalists_needs_a_higher_level() -> None:
 
 def test_a_single_look_is_taken_at_the_level_itself() -> None:
     assert look_level(3, 3) == pytest.approx(LEVEL)
-    assert look_level(3, 6) == pytest.approx(1 - 0.1 / 4 ** (2 / 3))
+
+
+def test_an_early_mean_far_above_zero_is_nearly_sure_to_be_significant() -> None:
+    interval = gain_interval([0.20, 0.25, 0.20], expected_spread=0.05)
+    assert interval is not None
+    chance = chance_of_significance(interval, 12, look_level(3, 12))
+    assert chance is not None
+    assert chance > 0.95
+
+
+def test_an_early_mean_at_zero_hardly_becomes_significant() -> None:
+    interval = gain_interval([0.1, -0.1, 0.0], expected_spread=0.1)
+    assert interval is not None
+    chance = chance_of_significance(interval, 12, look_level(3, 12))
+    assert chance is not None
+    assert 0 < chance < 0.15
+
+
+@given(st.lists(st.floats(-0.3, 0.3), min_size=2, max_size=9), st.floats(0.001, 0.3))
+def test_a_chance_is_a_probability_and_grows_with_the_gain(
+    values: list[float], shift: float
+) -> None:
+    one, two = gain_interval(values), gain_interval([v + shift for v in values])
+    assert one is not None
+    assert two is not None
+    less, more = (chance_of_significance(i, 12) for i in (one, two))
+    assert less is not None
+    assert more is not None
+    assert 0 <= less <= more <= 1
+
+
+def test_there_is_no_chance_to_tell_of_before_two_rounds_or_after_all() -> None:
+    one = gain_interval([0.1])
+    three = gain_interval([0.1, 0.2, 0.3])
+    assert one is not None
+    assert three is not None
+    assert chance_of_significance(one, 12) is None
+    assert chance_of_significance(three, 3) is None
 
 
 @given(differences, st.floats(-1, 1))

@@ -21,6 +21,7 @@ from tests.support.study_records import (
 from tuner.domain.states import AttemptPurpose
 from tuner.study.ledger import History
 from tuner.study.noise import (
+    COMMON_REQUESTS,
     DISAGREEMENT,
     FLOOR,
     Noise,
@@ -118,9 +119,9 @@ def test_starts_disagree_beyond_a_spread_that_starts_do_not_have(
 
 def test_a_pair_is_expected_to_differ_by_runs_and_starts_of_both() -> None:
     spread = pair_spread(THROUGHPUT, told(1000, 0.03), told(2000, 0.04), 0.0)
-    assert spread == pytest.approx(0.05)
+    assert spread == pytest.approx(COMMON_REQUESTS * 0.05)
     wider = pair_spread(THROUGHPUT, told(1000, 0.03), told(2000, 0.04), 0.05)
-    assert wider == pytest.approx(math.hypot(0.05, 0.05, 0.05))
+    assert wider == pytest.approx(math.hypot(COMMON_REQUESTS * 0.05, 0.05, 0.05))
     assert pair_spread(THROUGHPUT, told(1000, None), told(2000), 0.1) is None
 
 
