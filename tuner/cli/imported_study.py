@@ -149,7 +149,8 @@ def _set_engine(
         engine = {"kind": "vllm", "launcher": launcher}
         if parsed.image is not None:
             study.notes.append(
-                f"the study starts vllm as a process of this host, not in {parsed.image}"
+                f"the study starts vllm as a process of this host, not in {parsed.image}; "
+                f"for that, write engine.launcher: {{type: docker, image: {parsed.image}}}"
             )
     env = engine.get("env")
     if parsed.command.env:

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from tuner.domain.document_flags import environment_faults, flag_faults
+from tuner.domain.document_launchers import launcher_faults
 from tuner.domain.document_text import path_text
 from tuner.domain.flag_catalogue import flag
 from tuner.domain.study_spec import Strict, TokenCount, VllmEngineSpec
@@ -81,6 +82,8 @@ def _faults(spec: OperatorSpec) -> Iterator[Fault]:
     """Guarded flags are the operator's to set; misspelt and managed ones are nobody's."""
     for name, profile in spec.profiles.items():
         section = f"profiles.{name}.engine"
+        launcher = profile.engine.launcher.model_dump()
+        yield from launcher_faults(f"{section}.launcher", launcher)
         yield from flag_faults(f"{section}.flags", profile.engine.flags, None)
         yield from environment_faults(f"{section}.env", profile.engine.env)
     for name, model in spec.models.items():

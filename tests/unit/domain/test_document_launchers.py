@@ -17,7 +17,7 @@ from tuner.domain.study_spec import (
     StudySpec,
     VllmEngineSpec,
 )
-from tuner.errors import InvalidStudyError
+from tuner.errors import InvalidInputError, InvalidStudyError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -134,3 +134,12 @@ def test_an_operators_profile_may_name_an_image() -> None:
     engine = over_http({"kind": "vllm", "profile": "image"}).engine
     assert isinstance(engine, VllmEngineSpec)
     assert isinstance(engine.launcher, DockerLauncherSpec)
+
+
+def test_an_operators_launcher_is_judged_like_a_studys() -> None:
+    text = """
+    [profiles.bad]
+    engine = {kind = "vllm", launcher = {type = "attached", url = "h", restart_command = ["a"]}}
+    """
+    with pytest.raises(InvalidInputError, match=r"profiles\.bad\.engine\.launcher\.url"):
+        load_operator(text, where="operator.toml")
