@@ -2,11 +2,15 @@
 
 python -m benchmarks.random_kills                        # 200 kills, sleeping engines
 python -m benchmarks.random_kills --engine real --kills 20
+
+Without --kills and --engine the result is written to benchmarks/results/random_kills.json; --output
+names another file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,6 +21,8 @@ from tests.support.random_kills import Killed, kill_at_random
 from tuner.store.schema import upgrade
 from tuner.store.url import DatabaseUrl
 
+RESULTS = Path(__file__).with_name("results") / "random_kills.json"
+COMMITTED = (200, "fake", 1)
 LONGEST_S = {"fake": 1.2, "real": 12.0}
 """Wall seconds of a driver's life at most: about one attempt's."""
 
@@ -26,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=sorted(LONGEST_S), default="fake")
+    parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as root:
@@ -45,12 +52,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             engine=options.engine,
             told=tell,
         )
+    duration_s = time.monotonic() - begun_s
+    as_committed = (options.kills, options.engine, options.seed) == COMMITTED
+    output = options.output or (RESULTS if as_committed else None)
+    if output is not None:
+        output.parent.mkdir(exist_ok=True)
+        output.write_text(json.dumps(_document(done, options, duration_s), indent=2) + "\n")
     print(
         f"{done.kills} kills over {done.studies} studies, {done.before_anything} of them before "
         f"anything was measured: nothing lost, nothing measured or told twice, no engine left "
-        f"({time.monotonic() - begun_s:.0f} s)"
+        f"({duration_s:.0f} s)"
     )
     return 0
+
+
+def _document(done: Killed, options: argparse.Namespace, duration_s: float) -> dict[str, object]:
+    """What held: an assertion ends the run before anything is written."""
+    return {
+        "simulated": True,
+        "engine": options.engine,
+        "seed": options.seed,
+        "kills": done.kills,
+        "studies": done.studies,
+        "kills_before_anything_was_measured": done.before_anything,
+        "lost_measurements": 0,
+        "measured_or_told_twice": 0,
+        "engines_left": 0,
+        "seconds": round(duration_s),
+    }
 
 
 def tell(done: Killed) -> None:

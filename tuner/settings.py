@@ -68,6 +68,7 @@ def load_settings(**arguments: object) -> Settings:
 
     Raises InvalidInputError.
     """
+    _require_named_file(os.environ)
     given = {name: value for name, value in arguments.items() if value is not None}
     try:
         return Settings(**given)  # type: ignore[arg-type]  # validated by Pydantic itself
@@ -85,6 +86,22 @@ def load_settings(**arguments: object) -> Settings:
         raise InvalidInputError(
             f"the configuration file is not valid TOML: {error}",
             where=_where(),
+        ) from error
+
+
+def _require_named_file(environment: Mapping[str, str]) -> None:
+    """A file that somebody names must be there: going on without it would ignore their settings."""
+    named = environment.get("SERVETUNE_CONFIG")
+    if not named:
+        return
+    try:
+        Path(named).open("rb").close()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidInputError(
+            f"the configuration file cannot be read: {reason}",
+            hint="SERVETUNE_CONFIG names it: correct the path, or unset the variable",
+            where=named,
         ) from error
 
 

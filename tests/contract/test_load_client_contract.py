@@ -94,7 +94,7 @@ class LoadClientContract(ABC):
         """Run a coroutine on the kind of loop under test."""
 
     @abstractmethod
-    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
         """A transport for one URL, on the running loop."""
 
     def answer(self, *steps: Step, asked: int = 3) -> Exchange:
@@ -141,6 +141,19 @@ class LoadClientContract(ABC):
             assert server.requests == [json.loads(BODY)]
 
         self.with_server(lambda _: plain_answer(3), scenario)
+
+    def test_a_key_of_the_api_goes_with_every_request(self) -> None:
+        async def whole() -> None:
+            async with scripted_server(lambda _: plain_answer(3)) as server:
+                async with self.open(server.url, "s3cret") as transport:
+                    await exchange(transport)
+                    await exchange(transport)
+                async with self.open(server.url) as transport:
+                    await exchange(transport)
+                given = [b"authorization: bearer s3cret\r\n" in h.lower() for h in server.heads]
+                assert given == [True, True, False]
+
+        self.drive(whole())
 
     def test_stamps_are_ordered_and_follow_the_servers_pauses(self) -> None:
         first, second, third = tokens(3)
@@ -482,29 +495,29 @@ class TestAiohttpOnAsyncio(LoadClientContract):
     def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
         asyncio.run(scenario)
 
-    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
-        return AiohttpTransport(url)
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return AiohttpTransport(url, api_key)
 
 
 class TestAiohttpOnUvloop(LoadClientContract):
     def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
         uvloop.run(scenario)
 
-    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
-        return AiohttpTransport(url)
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return AiohttpTransport(url, api_key)
 
 
 class TestSocketsOnAsyncio(LoadClientContract):
     def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
         asyncio.run(scenario)
 
-    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
-        return SocketTransport(url)
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url, api_key)
 
 
 class TestSocketsOnUvloop(LoadClientContract):
     def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
         uvloop.run(scenario)
 
-    def open(self, url: str) -> AbstractAsyncContextManager[Transport]:
-        return SocketTransport(url)
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url, api_key)

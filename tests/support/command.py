@@ -19,7 +19,7 @@ def environment(state_dir: Path, **extra: str) -> dict[str, str]:
     return {
         **kept,
         "SERVETUNE_STATE_DIR": str(state_dir),
-        "SERVETUNE_CONFIG": str(state_dir / "no-config.toml"),
+        "SERVETUNE_CONFIG": os.devnull,
         **extra,
     }
 

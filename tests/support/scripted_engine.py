@@ -69,6 +69,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--never-listen", action="store_true")
     parser.add_argument("--health-status", type=int, default=200)
     parser.add_argument("--completion-status", type=int, default=200)
+    parser.add_argument("--chatter-mib", type=int, default=0)
     parser.add_argument("--print-environment", action="store_true")
     parser.add_argument("--print-file")
     parser.add_argument("--take-mib", type=int, default=0)
@@ -121,6 +122,8 @@ def main() -> int:
     options = parse()
     obey(options)
     held = hold_shared_memory() if options.shared_memory else None
+    for number in range(options.chatter_mib * 1024):
+        sys.stdout.write(f"chatter {number} ".ljust(1023, ".") + "\n")
     if options.print_environment:
         say(f"environment: {json.dumps(dict(os.environ))}")
     if options.print_file:

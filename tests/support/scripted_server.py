@@ -106,6 +106,7 @@ class ScriptedServer:
     script: Script
     port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
+    heads: list[bytes] = field(default_factory=list)
     connections: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a request has come."""
@@ -120,7 +121,9 @@ class ScriptedServer:
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            while (body := await _read_request(reader)) is not None:
+            while (request := await _read_request(reader)) is not None:
+                head, body = request
+                self.heads.append(head)
                 self.requests.append(body)
                 self.asked.set()
                 for step in self.script(body):
@@ -157,7 +160,7 @@ async def _wait_at_least(duration_s: float) -> None:
         await asyncio.sleep(left_s)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
+async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, dict[str, Any]] | None:
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
@@ -169,7 +172,7 @@ async def _read_request(reader: asyncio.StreamReader) -> dict[str, Any] | None:
     ]
     body = await reader.readexactly(lengths[0]) if lengths else b"{}"
     document: dict[str, Any] = json.loads(body)
-    return document
+    return head, document
 
 
 @asynccontextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 from tuner.errors import ServeTuneError
 
@@ -13,13 +15,64 @@ BROKEN_PIPE = 141
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises for a user's mistake."""
-    _open_missing_streams()
     try:
+        _end_in_order_on_signals()
+        _open_missing_streams()
+        sys.stdout = _Output(sys.stdout)
         code = _run(arguments)
         sys.stdout.flush()
+    except SystemExit as stop:  # a signal, or a reader that has gone, where nobody caught it
+        return stop.code if isinstance(stop.code, int) else 1
     except OSError as error:
         return _lost_output(error)
     return code
+
+
+class _Output:
+    """Standard output; ends the command with 141 as soon as whoever read it has gone (`| head`).
+
+    Libraries that draw or print make a failure of that, with exit codes of their own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        with _quiet_end():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        with _quiet_end():
+            self._stream.flush()
+
+
+@contextmanager
+def _quiet_end() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output()
+        raise SystemExit(BROKEN_PIPE) from None
+
+
+def _end_in_order_on_signals() -> None:
+    """Until a command has its own way to stop, both signals end it with 130.
+
+    Not as KeyboardInterrupt, of which the command line's library makes a failure.
+    """
+    import os
+    import signal
+
+    def end(number: int, frame: object) -> None:
+        os.write(2, b"interrupted\n")
+        raise SystemExit(INTERRUPTED)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or `&` in a script
+            signal.signal(number, end)
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -8,19 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuner.domain.engine_config import FlagValue
+from tuner.domain.engine_config import SEARCHED_FLAGS, FlagValue
 from tuner.domain.flag_catalogue import catalogue, flag, has_flag
 from tuner.domain.study_spec import SearchSpaceSpec
 from tuner.export.forms import ParsedCommand
 from tuner.export.yaml_text import Quoted, write_yaml
 from tuner.simulator.gpus import gpu_preset
 
-SEARCHED = (
-    "max-num-seqs",
-    "max-num-batched-tokens",
-    "enable-chunked-prefill",
-    "gpu-memory-utilization",
-)
 LARGEST_TIME_SCALE = 10
 """Engine seconds per second of a study on an embedded L4, as in examples/chat.yaml. A faster GPU's
 first tokens come so much sooner that the generator could not follow."""
@@ -69,7 +63,7 @@ def imported_study(
     flags = _known_flags(parsed, study.notes, simulated)
     _set_model(study, parsed.command.model, flags, directory)
     _set_engine(study, parsed, directory, simulated, is_new=document is None)
-    searched = {name: flags.pop(name) for name in SEARCHED if name in flags}
+    searched = {name: flags.pop(name) for name in SEARCHED_FLAGS if name in flags}
     _set_flags(study, flags)
     if document is not None or searched:
         values["baseline"] = {"flags": searched}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.cli.start_forecast import forecast_table
+from tuner.domain.engine_config import SEARCHED_FLAGS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 Report = Mapping[str, Any]
 SIMULATED = "SIMULATED: measured on the embedded engine, a model of vLLM; not a GPU's numbers"
 UNKNOWN = "-"
+DEFAULT_MARK = "*"
+FEWEST_RATES = 4
+"""Fewer are not enough to see a knee, or that there is none."""
 
 
 def draw_report(report: Report, console: Console) -> None:
@@ -29,6 +33,12 @@ def draw_report(report: Report, console: Console) -> None:
         console.print(f"notice: {note['message']}", style="yellow", markup=False)
     console.print()
     console.print(trial_table(report))
+    shown = (_flag(trial, name) for trial in report["trials"] for name in SEARCHED_FLAGS)
+    if any(text.endswith(DEFAULT_MARK) for text in shown):
+        console.print(f"{DEFAULT_MARK} the engine's own default", style="dim", markup=False)
+    model = report.get("engine_model")
+    if model:
+        console.print(_trust_line(model), markup=False)
     aborted = report.get("early_abort")
     if aborted and aborted["trials"]:
         console.print(_abort_line(aborted), markup=False)
@@ -50,8 +60,30 @@ def _load_line(calibration: Report) -> str:
     if capacity is not None and calibration.get("source") == "given":
         source = f"given; the baseline's capacity is {capacity:.3g}"
     line = f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
-    statement = calibration.get("statement")
-    return line if statement is None else f"{line}\n{statement}"
+    more = (calibration.get("statement"), _knee_line(calibration))
+    return "\n".join([line, *(text for text in more if text)])
+
+
+def _knee_line(calibration: Report) -> str | None:
+    """Where latency bends; None where rates were not tried, or too few to say."""
+    rates = [step["rate_per_s"] for step in calibration.get("steps") or ()]
+    if len(rates) < FEWEST_RATES:
+        return None
+    knee = calibration.get("knee_per_s")
+    span = f"{min(rates):.3g} to {max(rates):.3g} requests/s"
+    if knee is None:
+        return f"No knee of the latency in the range that was tried, {span}."
+    return f"Latency bends at {knee:.3g} requests/s (tried: {span})."
+
+
+def _trust_line(model: Report) -> str:
+    line = (
+        f"engine model: rank correlation {model['rank_correlation']:.2f} of predicted and measured "
+        f"scores over {model['trials']} trials"
+    )
+    if model["dropped"]:
+        return f"{line}; it was dropped, being below {model['threshold']:g}"
+    return f"{line} (it is dropped below {model['threshold']:g})"
 
 
 def _abort_line(aborted: Report) -> str:
@@ -77,16 +109,12 @@ def trial_table(report: Report) -> Table:
 
 
 def _row(trial: Report, report: Report) -> tuple[str, ...]:
-    flags = {**(trial["applied"] or {}), **trial["flags"]}
     measured = _headline(trial)
-    on_or_off: dict[object, str] = {True: "on", False: "off"}
     return (
         str(trial["number"]),
         trial["origin"].replace("_", " "),
-        _plain(flags.get("max-num-seqs")),
-        _plain(flags.get("max-num-batched-tokens")),
-        on_or_off.get(flags.get("enable-chunked-prefill"), UNKNOWN),
-        _memory(flags, report),
+        *(_flag(trial, name) for name in SEARCHED_FLAGS[:-1]),
+        _memory(trial, report),
         _number(measured.get("ttft_p95_ms"), "{:,.0f} ms"),
         _number(measured.get("tpot_p95_ms"), "{:,.1f} ms"),
         _number(measured.get("output_tokens_per_s"), "{:,.0f}"),
@@ -103,10 +131,10 @@ def _sized_in_bytes(report: Report) -> bool:
     return any("kv-cache-memory-bytes" in trial["flags"] for trial in report["trials"])
 
 
-def _memory(flags: Report, report: Report) -> str:
+def _memory(trial: Report, report: Report) -> str:
     if not _sized_in_bytes(report):
-        return _plain(flags.get("gpu-memory-utilization"))
-    size = flags.get("kv-cache-memory-bytes")
+        return _flag(trial, "gpu-memory-utilization")
+    size = trial["flags"].get("kv-cache-memory-bytes")
     return UNKNOWN if size is None else f"{int(size) / (1 << 20):,.4g}"
 
 
@@ -239,5 +267,16 @@ def _number(value: float | None, form: str) -> str:
     return UNKNOWN if value is None else form.format(value)
 
 
+def _flag(trial: Report, name: str) -> str:
+    """The flag's value in the engine, marked where the engine chose it."""
+    given = trial["flags"].get(name)
+    if given is not None:
+        return _plain(given)
+    applied = (trial["applied"] or {}).get(name)
+    value = applied if applied is not None else trial["defaults"].get(name)
+    return UNKNOWN if value is None else f"{_plain(value)}{DEFAULT_MARK}"
+
+
 def _plain(value: object) -> str:
-    return UNKNOWN if value is None else str(value)
+    on_or_off: dict[object, str] = {True: "on", False: "off"}
+    return on_or_off[value] if isinstance(value, bool) else str(value)

@@ -9,6 +9,14 @@ from dataclasses import dataclass
 
 FlagValue = bool | int | float | str
 
+SEARCHED_FLAGS = (
+    "max-num-seqs",
+    "max-num-batched-tokens",
+    "enable-chunked-prefill",
+    "gpu-memory-utilization",
+)
+"""The flags that every study searches."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:

@@ -16,8 +16,14 @@ class EngineWindow:
     running_peak: float | None = None
     waiting_peak: float | None = None
     generation_tokens: float | None = None
+    prompt_tokens: float | None = None
+    """Of requests whose first token came in the window."""
+
     prefix_hit_rate: float | None = None
     """Share of prompt tokens answered by the prefix cache."""
+
+    prefix_query_tokens: float | None = None
+    """Tokens that the prefix cache was asked for."""
 
     ttft_mean_ms: float | None = None
     """Mean time to first token by the engine's own clock, from a request's arrival there."""

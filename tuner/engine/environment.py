@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
+from urllib.parse import quote, urlsplit
 
+from tuner.domain.flag_catalogue import is_secret_environment
 from tuner.engine.devices import VISIBLE
 from tuner.errors import Fault, InvalidInputError
 
@@ -17,6 +20,7 @@ INHERITED_NAMES = frozenset(
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
         *("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"),
+        "VLLM_API_KEY",
         "NUMBA_CACHE_DIR",
     }
 )
@@ -29,6 +33,9 @@ INHERITED_PREFIXES = (
 )
 STUDY_NAMES = frozenset({"PYTHONUNBUFFERED", "PYTHONHASHSEED", "PYTHONWARNINGS", "PYTHONMALLOC"})
 STUDY_PREFIXES = ("VLLM_", "FLASHINFER_", "FLASH_ATTENTION_")
+SHORTEST_SECRET = 6
+"""Shorter values would mask parts of ordinary words."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -82,6 +89,29 @@ def _refuse_faults(spec_env: Mapping[str, str]) -> None:
     if faults:
         text = "\n".join(f"  {fault}" for fault in faults)
         raise InvalidInputError(f"the engine's environment cannot be used:\n{text}")
+
+
+def secret_forms(env: Mapping[str, str]) -> tuple[str, ...]:
+    """How an environment's secrets, passwords in URLs included, may appear in an engine's output.
+
+    As they are, in JSON, as a Python literal, in a URL.
+    """
+    named = (value for name, value in env.items() if is_secret_environment(name))
+    in_urls = (_password(value) for value in env.values() if "://" in value)
+    secrets = {s for s in (*named, *in_urls) if s is not None and len(s) >= SHORTEST_SECRET}
+    forms = {
+        form
+        for secret in secrets
+        for form in (secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret, safe=""))
+    }
+    return tuple(sorted(forms))
+
+
+def _password(url: str) -> str | None:
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
 
 
 def environment_faults(spec_env: Mapping[str, str], path: str = "engine.env") -> tuple[Fault, ...]:

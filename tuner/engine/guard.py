@@ -1,8 +1,9 @@
 """`python -m tuner.engine.guard`: a small process that owns an engine and outlives the worker.
 
 It speaks JSON lines: a request and `stop` on standard input; `started` or `failed`, `exited` and
-`done` on standard output. The engine's own output goes to the descriptor that is the guard's
-standard error. Standard library only, single-threaded, no imports that are not needed to start.
+`done` on standard output. The engine's own output comes through a pipe and goes, without secrets
+and bounded, to the log that is the guard's standard error. Standard library only, single-threaded,
+no imports that are not needed to start.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import select
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+from tuner.engine.log_writer import LogWriter
 from tuner.engine.process_tree import (
     ProcessStat,
     descendants,
@@ -40,6 +44,9 @@ ORPHAN_GRACE_S = 2.0
 """What the engine's main process left behind gets this long to end by itself."""
 KILL_WAIT_S = 20.0
 """After SIGKILL: only a process in uninterruptible sleep needs longer."""
+CHUNK_BYTES = 65536
+PIPE_BYTES = 1024 * 1024
+"""What an engine may write before it has to wait for this process."""
 _IN, _OUT, _LOG = 0, 1, 2
 
 
@@ -54,6 +61,8 @@ class Guard:
         self._exited_after_stop = False
         self._stopping = False
         self._buffer = b""
+        self._output, self._engine_output = _output_pipe()
+        self._log = LogWriter(_LOG, Path(request["log_path"]), request["secrets"])
         self._wakeup = install_signal_handlers()
         self._worker = pidfd(int(request["worker_pid"]))
 
@@ -62,6 +71,8 @@ class Guard:
             return 1
         self._watch()
         killed = self._terminate()
+        self._copy_output()
+        self._log.flush()
         survivors = [process.pid for process in self._remaining()]
         emit(event="done", killed=killed, survivors=survivors)
         return 0
@@ -74,7 +85,8 @@ class Guard:
                 self._request["env"],
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, _IN, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, _LOG, _OUT),
+                    (os.POSIX_SPAWN_DUP2, self._engine_output, _OUT),
+                    (os.POSIX_SPAWN_DUP2, self._engine_output, _LOG),
                 ],
                 setsid=True,
                 setsigmask=[],
@@ -83,6 +95,8 @@ class Guard:
         except (OSError, ValueError) as error:
             emit(event="failed", errno=getattr(error, "errno", None), message=str(error))
             return False
+        finally:
+            os.close(self._engine_output)
         self._engine_pid = pid
         stat = read_process(pid)
         emit(event="started", pid=pid, start_ticks=stat.start_ticks if stat else 0)
@@ -91,14 +105,16 @@ class Guard:
     def _watch(self) -> None:
         """Until the worker asks for a stop, dies, or this process is asked to end."""
         poll = select.poll()
-        for descriptor in (_IN, self._wakeup, self._worker):
+        for descriptor in (_IN, self._wakeup, self._worker, self._output):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         while not self._stopping:
             ready = {descriptor for descriptor, _ in poll.poll()}
+            if self._output in ready and not self._copy_output():
+                poll.unregister(self._output)
             if self._wakeup in ready:
                 self._stopping = signal.SIGTERM in os.read(self._wakeup, 4096)
-            self._reap()
+                self._reap()
             if _IN in ready:
                 self._read_command()
             if self._worker in ready:
@@ -108,6 +124,17 @@ class Guard:
         chunk = os.read(_IN, 4096)
         self._buffer += chunk
         self._stopping = self._stopping or not chunk or b"stop\n" in self._buffer
+
+    def _copy_output(self) -> bool:
+        """Pass on what the engine has written until now; False once nobody can write any more."""
+        while True:
+            try:
+                chunk = os.read(self._output, CHUNK_BYTES)
+            except BlockingIOError:
+                return True
+            if not chunk:
+                return False
+            self._log.write(chunk)
 
     def _reap(self) -> None:
         """Note the engine's exit, and bury whoever was re-parented to us.
@@ -122,6 +149,9 @@ class Guard:
                 killed = status.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
                 self._exit_code = -status.si_status if killed else status.si_status
                 self._exited_after_stop = self._stopping
+                # Its last words are in the log before anybody hears that it has ended.
+                self._copy_output()
+                self._log.flush()
                 emit(event="exited", returncode=self._exit_code, stop_requested=self._stopping)
         me = os.getpid()
         for process in read_processes().values():
@@ -178,6 +208,7 @@ class Guard:
     def _pause(self) -> None:
         """A moment, cut short by a child's end."""
         woken, _, _ = select.select([self._wakeup], [], [], POLL_S)
+        self._copy_output()
         if woken and signal.SIGCHLD in os.read(self._wakeup, 4096):
             self._reap()
 
@@ -210,6 +241,15 @@ def install_signal_handlers() -> int:
         signal.signal(number, _only_wake_up)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     return reader
+
+
+def _output_pipe() -> tuple[int, int]:
+    """The end we read, which never makes us wait, and the end the engine writes to."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    with contextlib.suppress(OSError):  # beyond an unprivileged user's share
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reader, writer
 
 
 def _only_wake_up(_number: int, _frame: object) -> None:

@@ -54,12 +54,17 @@ class GuardRequest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessRequest:
-    """A process to start. `executable` is a path, `env` the whole environment."""
+    """A process to start. `executable` is a path, `env` the whole environment.
+
+    `secrets` are values that must not get into the log, which lies at `log_path`.
+    """
 
     executable: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     grace_s: float
+    log_path: Path
+    secrets: tuple[str, ...] = ()
 
     def document(self) -> Mapping[str, object]:
         return {
@@ -67,6 +72,8 @@ class ProcessRequest:
             "argv": self.argv,
             "env": dict(self.env),
             "grace_s": self.grace_s,
+            "log_path": str(self.log_path.absolute()),
+            "secrets": self.secrets,
         }
 
 

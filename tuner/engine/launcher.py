@@ -67,7 +67,7 @@ class RunningEngine(Protocol):
         """Whether the process listening on the port belongs to this engine."""
 
     def log_tail(self, max_bytes: int = 65536) -> str:
-        """The end of the engine's log, decoded with replacement."""
+        """The log, decoded with replacement; of a long one the beginning and the end."""
 
     def stop(self) -> ExitStatus:
         """TERM, grace, KILL of the group; returns when no process of it and no listener is left."""

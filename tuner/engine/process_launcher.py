@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import IO
 
 from tuner.domain.clock import Clock, SystemClock
+from tuner.engine.environment import secret_forms
 from tuner.engine.executable import cannot_run, find_executable
 from tuner.engine.guard_channel import GuardChannel, GuardState, ProcessRequest
 from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity
 from tuner.engine.listening import holds_any, listeners
-from tuner.engine.log_tail import read_tail
+from tuner.engine.log_tail import read_ends
 from tuner.engine.port import is_free
 from tuner.engine.process_tree import descendants, group_members, is_running, read_processes
 from tuner.engine.reaper import Reaped, reap
@@ -46,6 +47,8 @@ class ProcessLauncher:
                 argv=(executable, *request.argv[1:]),
                 env=request.env,
                 grace_s=request.stop_grace_s,
+                log_path=request.log_path,
+                secrets=secret_forms(request.env),
             )
             channel = GuardChannel.start(guard_request, log)
         state = channel.await_engine(self._clock)
@@ -112,7 +115,7 @@ class GuardedEngine:
         return bool(inodes) and holds_any(ours, inodes) == inodes
 
     def log_tail(self, max_bytes: int = 65536) -> str:
-        return read_tail(self._request.log_path, max_bytes)
+        return read_ends(self._request.log_path, max_bytes)
 
     def stop(self) -> ExitStatus:
         """TERM, grace, KILL of the group; returns when no process of it and no listener is left.

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str]) -> int:
     threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
     _allow_many_connections()
     ask_for_precedence()
-    uvloop.run(generate(read_plan(Path(plan_file)), Path(directory), _emit))
+    # The engine got the same variable. A plan is a file, so the key is not in it.
+    api_key = os.environ.get("VLLM_API_KEY")
+    uvloop.run(generate(read_plan(Path(plan_file)), Path(directory), _emit, api_key))
     return 0
 
 

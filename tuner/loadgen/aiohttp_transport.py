@@ -37,7 +37,7 @@ class AiohttpTransport:
     clock = USER_SPACE_CLOCK
     clock_step_s = 0.0
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, api_key: str | None = None) -> None:
         self._url = url
         self._reads = _ReadBacklog(asyncio.get_running_loop())
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
@@ -48,7 +48,11 @@ class AiohttpTransport:
         self._session = aiohttp.ClientSession(
             connector=connector,
             request_class=_StampingRequest,
-            headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
+            headers={
+                "Content-Type": "application/json",
+                "Accept": "text/event-stream",
+                **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            },
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             read_bufsize=READ_BUFFER_BYTES,
             auto_decompress=False,

@@ -28,10 +28,10 @@ PROGRESS_PERIOD_S = 0.25
 Emit = Callable[[LoadProgress], None]
 
 
-async def generate(plan: LoadPlan, directory: Path, emit: Emit) -> None:
+async def generate(plan: LoadPlan, directory: Path, emit: Emit, api_key: str | None = None) -> None:
     """Run the plan's segments in order and save each when it has ended."""
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
-    async with open_transport(url, plan.transport) as transport:
+    async with open_transport(url, plan.transport, api_key) as transport:
         cache_salt = await accepts_cache_salt(transport, plan)
         bodies = RequestBodies(
             plan.model,

@@ -54,6 +54,11 @@ class InstrumentLimits:
     truth_error: float = 0.05
     """Of an engine faster than real time: between the TTFT p95 measured and the one that the
     engine's own account gives for the same requests, as a share of the latter."""
+    foreign_prompts: float = 2.0
+    foreign_share: float = 0.10
+    """By so many of our longest prompts, or this share of all it read where that is more, the
+    engine may have read more than we sent: a counter between two readings is interpolated, and
+    prompts make it jump."""
 
     clock_error: float = 0.15
     """A coarser check of every segment: between the engine's mean TTFT and ours as a share of the
@@ -98,7 +103,7 @@ def instrument(
         sent_over_offered=_sent_over_offered(segments),
         client_tokens=client_tokens,
         server_tokens=server_tokens,
-        prefix_hit_rate=_unexplained_hits(engine_windows),
+        prefix_hit_rate=_unexplained_hits(segments, engine_windows),
         client_ttft_ms=client_ttft_ms,
         server_ttft_ms=server_ttft_ms,
     )
@@ -108,6 +113,7 @@ def instrument(
         *_count_reasons(facts, limits),
         *_clock_reasons(segments, engine_windows, time_scale, ttft_p95_ms, limits),
         *_early_reasons(facts, time_scale, ttft_p95_ms, limits),
+        *_foreign_reasons(segments, engine_windows, limits),
         *_segment_reasons(segments, engine_windows),
         *_step_reasons(segments, time_scale, limits),
     )
@@ -202,6 +208,30 @@ def _count_reasons(facts: _Facts, limits: InstrumentLimits) -> Iterator[str]:
     hits = facts.prefix_hit_rate
     if hits is not None and hits > limits.prefix_hit_rate:
         yield f"the prefix cache answered {hits:.1%} of unique prompts"
+
+
+def _foreign_reasons(
+    segments: Sequence[SegmentResult],
+    engine_windows: Sequence[EngineWindow],
+    limits: InstrumentLimits,
+) -> Iterator[str]:
+    """Somebody else's prompts: they cost the engine time although they may bring few tokens."""
+    for result, window in zip(segments, engine_windows, strict=True):
+        theirs = window.prompt_tokens
+        if theirs is None:
+            continue
+        records, start_s = result.records, result.segment.warmup_s
+        end_s = start_s + result.segment.window_s
+        begun = (records.first_s >= start_s) & (records.first_s < end_s)  # NaN: never begun
+        ours = float(records.prompt_tokens[begun].sum())
+        longest = float(records.prompt_tokens.max(initial=0))
+        allowed = max(
+            limits.foreign_prompts * longest,
+            limits.foreign_share * theirs,
+            limits.fewest_tokens_to_compare,
+        )
+        if theirs - ours > allowed:
+            yield f"the engine read {theirs:.0f} prompt tokens but {ours:.0f} were ours"
 
 
 def _clock_reasons(
@@ -320,14 +350,26 @@ def _first_token_means(
     return None, None
 
 
-def _unexplained_hits(engine_windows: Sequence[EngineWindow]) -> float | None:
-    """Largest hit rate of the windows in which no request was preempted.
+def _unexplained_hits(
+    segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
+) -> float | None:
+    """Largest hit rate of the windows, less what preempted requests may have found of their own.
 
     A preempted request finds its own blocks when it comes back: that is no foreign cache.
     """
-    rates = [
-        window.prefix_hit_rate
-        for window in engine_windows
-        if window.prefix_hit_rate is not None and not window.preemptions
-    ]
-    return max(rates, default=None)
+    rates = (
+        _unexplained_rate(result, window)
+        for result, window in zip(segments, engine_windows, strict=True)
+    )
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
+def _unexplained_rate(result: SegmentResult, window: EngineWindow) -> float | None:
+    rate, asked = window.prefix_hit_rate, window.prefix_query_tokens
+    if rate is None or not window.preemptions:
+        return rate
+    if not asked:
+        return None
+    records = result.records
+    longest = int((records.prompt_tokens + records.asked_tokens).max(initial=0))
+    return max(0.0, rate - window.preemptions * longest / asked)

@@ -26,7 +26,7 @@ class SocketTransport:
     Keeps connections open beforehand, so that a request is one system call away when it is due.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, api_key: str | None = None) -> None:
         """Raises ValueError for a URL that is not plain http."""
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
@@ -36,7 +36,7 @@ class SocketTransport:
         self._head = (
             f"POST {target} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\n"
             "Content-Type: application/json\r\nAccept: text/event-stream\r\n"
-            "User-Agent: servetune\r\nContent-Length: "
+            f"User-Agent: servetune\r\n{_authorization(api_key)}Content-Length: "
         ).encode("ascii")
         self._clock = RealtimeClock()
         self._reader = StampedReader(self._clock)
@@ -178,3 +178,7 @@ class SocketTransport:
 
 def _is_fresh(connection: Connection) -> bool:
     return time.monotonic() - connection.free_since_s < KEEP_ALIVE_S
+
+
+def _authorization(api_key: str | None) -> str:
+    return f"Authorization: Bearer {api_key}\r\n" if api_key else ""

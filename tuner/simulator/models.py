@@ -318,6 +318,8 @@ def model_from_path(path: Path) -> ModelGeometry:
         raise InvalidInputError(f"cannot read the model's geometry: {error}") from error
     except ValueError as error:
         raise InvalidInputError(f"{file} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidInputError(f"{file} is nested too deeply") from error
     if not isinstance(config, dict):
         raise InvalidInputError(f"{file} holds no JSON object")
     return geometry_from_config(str(path), config)

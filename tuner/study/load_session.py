@@ -57,13 +57,13 @@ from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_
 from tuner.study.early_abort import CutShortError
 from tuner.study.engine_launch import time_scale
 from tuner.study.engine_truth import read_truth
+from tuner.study.engine_windows import engine_windows
 from tuner.study.executor import AttemptRequest
 from tuner.study.load_progress import MEASUREMENT, ProgressSink, progress_sink
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
 from tuner.telemetry.series import MetricSeries, Scrape
-from tuner.telemetry.window import engine_window
 
 BURST = "burst"
 CALIBRATION, RATES = "calibration", "calibration-rates"
@@ -353,10 +353,7 @@ def summarise(
     """Records and metrics of both segments as one measurement."""
     result = loaded.result
     first, second = result.segments
-    windows = tuple(
-        engine_window(loaded.series, s.window.start_monotonic_s, s.window.end_monotonic_s)
-        for s in result.segments
-    )
+    windows = engine_windows(result, loaded.series)
     slo = request.slo
     latency = latency_segment(
         first,

@@ -35,14 +35,38 @@ def agreement(history: History, reference_score: float | None) -> Agreement | No
     The reference was measured before there could be a prediction for it: it is what every
     prediction is compared with, and so has `reference_score`.
     """
+    pairs = _pairs(history, reference_score)
+    return _agreement(pairs) if len(pairs) >= FEWEST_SCORED else None
+
+
+def trust_report(history: History) -> dict[str, object] | None:
+    """How well the predictions of the trials order what was measured of them, for people.
+
+    None before two trials have both. Without the reference, which nobody predicted.
+    """
+    found = _agreement(_pairs(history, None))
+    if found is None:
+        return None
+    return {
+        "rank_correlation": found.correlation,
+        "trials": found.trials,
+        "threshold": LOWEST_CORRELATION,
+        "dropped": was_dropped(history),
+    }
+
+
+def _pairs(history: History, reference_score: float | None) -> list[tuple[float, float]]:
+    """Predicted and measured scores of the trials that have both."""
     pairs = []
     for trial in history.trials:
         predicted = _predicted(trial, history, reference_score)
         measured = score_value(trial.score) if trial.state is TrialState.COMPLETE else None
         if predicted is not None and measured is not None:
             pairs.append((predicted, measured))
-    if len(pairs) < FEWEST_SCORED:
-        return None
+    return pairs
+
+
+def _agreement(pairs: Sequence[tuple[float, float]]) -> Agreement | None:
     correlation = rank_correlation([p for p, _ in pairs], [m for _, m in pairs])
     return None if correlation is None else Agreement(correlation, len(pairs))
 

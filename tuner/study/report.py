@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from objectives.measurement import Estimate, Measurement
 from objectives.serialise import measurement_to_dict
+from tuner.domain.defaults import effective
+from tuner.domain.engine_config import SEARCHED_FLAGS, EngineConfig
 from tuner.domain.states import AttemptPurpose
+from tuner.simulator.gpus import gpu_preset
 from tuner.store.records import AttemptRecord, MeasurementRecord, StudyRecord, TrialRecord
 from tuner.study.early_abort import aborts_report
 from tuner.study.ledger import History
+from tuner.study.prior_trust import trust_report
 from tuner.study.quantities import readings
 
 JsonObject = dict[str, object]
@@ -33,6 +37,7 @@ def study_report(history: History, launch_command: str | None) -> JsonObject:
         "simulated": is_simulated(history.study),
         "calibration": _copy(history.study.calibration),
         "noise": _noise(history.study),
+        "engine_model": trust_report(history),
         "early_abort": aborts_report(t.score for t in history.trials),
         "baseline": baseline,
         "trials": trials,
@@ -80,6 +85,8 @@ def _trial(trial: TrialRecord, history: History) -> JsonObject:
         "state": trial.state.value,
         "flags": trial.config.as_dict(),
         "applied": applied_flags(scored.measurement) if scored else None,
+        "defaults": default_flags(trial.config, history.study),
+        "prediction": _copy(trial.prediction),
         "score": _copy(trial.score),
         "measurement": measurement_to_dict(scored.measurement) if scored else None,
         "infeasibility": _copy(trial.infeasibility),
@@ -140,6 +147,22 @@ def applied_flags(measurement: Measurement) -> JsonObject:
         "enable-chunked-prefill": engine.chunked_prefill,
         "gpu-memory-utilization": engine.gpu_memory_utilization,
     }
+
+
+def default_flags(config: EngineConfig, study: StudyRecord) -> JsonObject:
+    """What the engine takes for the searched flags that a configuration leaves out.
+
+    vLLM prints only what it was given, so what it takes besides is known by rule, from the GPU.
+    Null without a known GPU.
+    """
+    left_out = [name for name in SEARCHED_FLAGS if config.get(name) is None]
+    engine = study.document.get("engine")
+    name = engine.get("gpu") if isinstance(engine, Mapping) else None
+    if not isinstance(name, str):
+        return dict.fromkeys(left_out)
+    gpu = gpu_preset(name)
+    filled = effective(config, gpu.memory_gib, gpu.name, None)
+    return {name: filled.get(name) for name in left_out}
 
 
 def headline(measurement: Measurement) -> JsonObject:

@@ -150,6 +150,8 @@ def gpu_count(spec: StudySpec) -> int:
 
 
 def _geometry(model: ModelSpec, base_dir: Path, *, required: bool) -> ModelGeometry | None:
+    if model.path is not None and not (base_dir / model.path).exists():
+        raise InvalidStudyError((_no_such_model(base_dir / model.path),))
     try:
         if model.path is not None:
             return model_from_path(base_dir / model.path)
@@ -161,9 +163,19 @@ def _geometry(model: ModelSpec, base_dir: Path, *, required: bool) -> ModelGeome
         raise InvalidStudyError((Fault(path, error.message, error.hint),)) from error
 
 
+def _no_such_model(path: Path) -> Fault:
+    return Fault(
+        "model.path",
+        f"there is nothing at {path}",
+        "a relative path is relative to the study document; a model of the hub goes into model.id",
+    )
+
+
 def _max_model_len(spec: StudySpec, geometry: ModelGeometry | None) -> int:
     flag = spec.engine.flags.get("max-model-len")
     if isinstance(flag, int) and not isinstance(flag, bool):
+        if flag < 1:
+            raise InvalidStudyError((_length_left_open(flag),))
         return flag
     if spec.model.max_model_len is not None:
         return spec.model.max_model_len
@@ -175,6 +187,15 @@ def _max_model_len(spec: StudySpec, geometry: ModelGeometry | None) -> int:
         "give it here, or give model.path with a config.json",
     )
     raise InvalidStudyError((fault,))
+
+
+def _length_left_open(flag: int) -> Fault:
+    """-1 and `auto` let vLLM take what fits, so configurations would differ in what they serve."""
+    return Fault(
+        "engine.flags.max-model-len",
+        f"{flag} leaves the context length to vLLM, which then differs from trial to trial",
+        "give the length that the server must offer, in tokens",
+    )
 
 
 def baseline_config(spec: StudySpec, target: Target) -> EngineConfig:

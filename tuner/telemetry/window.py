@@ -16,6 +16,8 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         running_peak=series.peak(EngineMetric.RUNNING, start_s, end_s),
         waiting_peak=series.peak(EngineMetric.WAITING, start_s, end_s),
         generation_tokens=series.delta(EngineMetric.GENERATION_TOKENS, start_s, end_s),
+        prompt_tokens=series.delta(EngineMetric.PROMPT_TOKENS, start_s, end_s),
+        prefix_query_tokens=series.delta(EngineMetric.PREFIX_QUERIES, start_s, end_s),
         prefix_hit_rate=_prefix_hit_rate(series, start_s, end_s),
         ttft_mean_ms=_mean_ms(
             series, EngineMetric.TTFT_SUM_S, EngineMetric.TTFT_COUNT, start_s, end_s
@@ -26,11 +28,16 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         gpu_utilization=_gpu_utilization(series, start_s, end_s),
         gpu_memory_peak_gib=series.peak(EngineMetric.GPU_MEMORY_GIB, start_s, end_s),
         gpu_power_w=series.mean(EngineMetric.GPU_POWER_W, start_s, end_s),
-        restarted=any(
-            series.was_reset(metric, start_s, end_s)
-            for metric, source in SOURCES.items()
-            if source.is_counter
-        ),
+        restarted=was_restarted(series, start_s, end_s),
+    )
+
+
+def was_restarted(series: MetricSeries, start_s: float, end_s: float) -> bool:
+    """Whether a counter fell within [start_s, end_s]."""
+    return any(
+        series.was_reset(metric, start_s, end_s)
+        for metric, source in SOURCES.items()
+        if source.is_counter
     )
 
 

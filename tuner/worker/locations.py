@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.engine.host_lock import lock_directory
 from tuner.errors import SchemaNotCurrentError, ServeTuneError
 from tuner.settings import Settings
 from tuner.store.location import (
@@ -33,11 +33,10 @@ class Locations:
 
     @property
     def gpu_locks(self) -> Path:
-        """Not in the state directory: GPUs belong to the host, whichever database a study is in.
-
-        One folder per user, because a user's lock files cannot be opened by another.
+        """Not in the state directory where it can be avoided: GPUs belong to the host, whichever
+        database a study is in and whoever runs it.
         """
-        return Path(tempfile.gettempdir()) / f"servetune-gpu-locks-{os.getuid()}"
+        return lock_directory(fallback=self.state_dir / "gpu-locks")
 
 
 @dataclass(frozen=True, slots=True)

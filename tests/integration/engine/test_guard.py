@@ -60,7 +60,8 @@ def test_it_imports_only_the_standard_library() -> None:
 
     assert foreign == {
         *("tuner", "tuner.engine"),
-        *("tuner.engine.guard", "tuner.engine.process_tree", "tuner.engine.shared_memory"),
+        *("tuner.engine.guard", "tuner.engine.log_writer"),
+        *("tuner.engine.process_tree", "tuner.engine.shared_memory"),
     }
     assert not {"subprocess", "asyncio", "dataclasses", "logging"} & imported
 
@@ -73,7 +74,7 @@ def test_a_request_that_cannot_be_used_is_answered_and_starts_nothing(text: str)
     assert json.loads(finished.stdout)["event"] == "failed"
 
 
-def test_a_worker_that_is_gone_already_gets_its_engine_stopped() -> None:
+def test_a_worker_that_is_gone_already_gets_its_engine_stopped(tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     request = {
@@ -82,6 +83,8 @@ def test_a_worker_that_is_gone_already_gets_its_engine_stopped() -> None:
         "argv": ["sleep", "600"],
         "env": {},
         "grace_s": 5.0,
+        "log_path": str(tmp_path / "engine.log"),
+        "secrets": [],
     }
 
     finished = guard(json.dumps(request) + "\n")

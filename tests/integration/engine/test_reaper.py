@@ -46,7 +46,6 @@ def test_engine_whose_worker_and_guard_were_killed(
     assert worker.engine.pid in reaped.found
     assert reaped.survivors == ()
     assert is_gone(worker.engine.pid)
-    assert "orderly end" in worker.log
     os.kill(grandchild, signal.SIGKILL)  # it left the session before the guard died
 
 
@@ -145,7 +144,6 @@ def test_stopping_an_engine_whose_guard_was_killed(tmp_path: Path) -> None:
 
     assert engine.stop() == ExitStatus(None, stop_requested=True, killed=False)
     assert is_gone(engine.engine.pid)
-    assert "orderly end" in engine.log_tail()
 
 
 def test_an_engine_that_ended_unseen_because_its_guard_was_killed(tmp_path: Path) -> None:

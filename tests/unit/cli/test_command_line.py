@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -173,3 +175,56 @@ def test_a_flag_that_no_baseline_could_have_is_not_measured(tmp_path: Path, flag
     assert done.returncode == 2
     assert f"flag.{flag.partition('=')[0]}: " in done.stderr
     assert not state.exists()
+
+
+def test_a_configuration_file_that_is_named_but_missing_is_an_error(tmp_path: Path) -> None:
+    missing = tmp_path / "no-such.toml"
+    done = servetune("study", "list", state_dir=tmp_path / "s", SERVETUNE_CONFIG=str(missing))
+    assert done.returncode == 2
+    assert f"error: {missing}: the configuration file cannot be read" in done.stderr
+    assert "SERVETUNE_CONFIG" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml"])
+def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path, form: str) -> None:
+    study = Path("examples/minimal.yaml").absolute()
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [str(COMMAND), "plan", str(study), "--output", form],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=environment(tmp_path / "state"),
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["typer", "yaml", "numpy"])
+def test_a_signal_in_the_first_seconds_ends_with_130(number: int, moment: str) -> None:
+    """As if the signal came while a library was loaded."""
+    code = (
+        "import builtins, os, sys\n"
+        "from tuner.cli.entry import run\n"
+        "real = builtins.__import__\n"
+        "def spy(name, *rest, **more):\n"
+        "    if name == sys.argv[2]:\n"
+        "        os.kill(os.getpid(), int(sys.argv[1]))\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = spy\n"
+        "sys.exit(run(['plan', 'examples/minimal.yaml']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(int(number)), moment],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "interrupted\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from tuner.cli.tables import draw_report, study_table
@@ -30,6 +31,7 @@ def trial(number: int, **changes: Any) -> dict[str, Any]:
         "state": "complete",
         "flags": {"max-num-seqs": 128, "enable-chunked-prefill": True},
         "applied": None,
+        "defaults": {},
         "score": {"value": 0.1, "low": 0.05, "high": 0.2},
         "measurement": {},
         "infeasibility": None,
@@ -175,7 +177,7 @@ def test_defaults_are_shown_as_the_engine_applied_them() -> None:
         "gpu-memory-utilization": 0.92,
     }
     text = drawn(report(trials=[trial(0, flags={}, applied=applied)]))
-    for shown in ("256", "2048", " on ", "0.92"):
+    for shown in ("256*", "2048*", " on* ", "0.92*"):
         assert shown in text, shown
 
 
@@ -213,3 +215,44 @@ def test_study_list_has_a_row_for_each() -> None:
     assert isinstance(file, io.StringIO)
     assert "2026-11-30 10:11:12" in file.getvalue()
     assert "simulated" in file.getvalue()
+
+
+def test_what_the_engine_chose_itself_is_shown_and_marked() -> None:
+    flags: dict[str, Any] = {}
+    baseline = trial(
+        0,
+        flags=flags,
+        applied={"max-num-batched-tokens": 2048, "enable-chunked-prefill": True},
+        defaults={"max-num-seqs": 256, "max-num-batched-tokens": 8192},
+    )
+    text = drawn(report(trials=[baseline, trial(1)]))
+    row = next(line for line in text.splitlines() if line.lstrip().startswith("0 "))
+    assert row.split()[2:7] == ["filling", "256*", "2048*", "on*", "-"]
+    assert "* the engine's own default" in text
+
+
+def test_without_defaults_nothing_explains_the_mark() -> None:
+    assert "own default" not in drawn(report(trials=[trial(1)]))
+
+
+def test_the_engine_models_standing_is_told() -> None:
+    standing = {"rank_correlation": 0.625, "trials": 6, "threshold": 0.5, "dropped": False}
+    assert "rank correlation 0.62 of predicted and measured scores over 6 trials" in drawn(
+        report(engine_model=standing)
+    )
+    assert "it was dropped" in drawn(report(engine_model={**standing, "dropped": True}))
+    assert "rank correlation" not in drawn(report(engine_model=None))
+
+
+@pytest.mark.parametrize(
+    ("knee", "told"),
+    [
+        (2.25, "Latency bends at 2.25 requests/s (tried: 1 to 3 requests/s)."),
+        (None, "No knee of the latency in the range that was tried, 1 to 3 requests/s."),
+    ],
+)
+def test_a_knee_or_its_absence_is_told(knee: float | None, told: str) -> None:
+    steps = [{"rate_per_s": rate} for rate in (1.0, 1.5, 2.0, 3.0)]
+    calibration = {"rate_per_s": 2.0, "concurrency": 64, "capacity_per_s": 2.5}
+    assert told in drawn(report(calibration={**calibration, "steps": steps, "knee_per_s": knee}))
+    assert "knee" not in drawn(report(calibration={**calibration, "steps": steps[:3]}))

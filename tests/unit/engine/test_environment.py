@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.engine.environment import container_environment, engine_environment, environment_faults
+from tuner.engine.environment import (
+    container_environment,
+    engine_environment,
+    environment_faults,
+    secret_forms,
+)
 from tuner.errors import InvalidInputError
 
 WORKER = {
@@ -111,3 +116,22 @@ def test_the_gpus_a_study_makes_visible_are_the_containers_devices() -> None:
 def test_a_container_is_given_no_variable_that_a_process_would_not_be() -> None:
     with pytest.raises(InvalidInputError, match="LD_AUDIT"):
         container_environment({"LD_AUDIT": "x"}, {})
+
+
+def test_the_key_of_the_engines_api_passes_so_that_documented_use_works() -> None:
+    assert engine_environment({}, {"VLLM_API_KEY": "k"})["VLLM_API_KEY"] == "k"
+
+
+def test_secrets_are_known_in_every_form_they_may_be_printed_in() -> None:
+    env = {
+        "HF_TOKEN": 'a"b/c\u00e9d',
+        "HTTPS_PROXY": "http://me:pass-word@proxy",
+        "HF_HOME": "/no/secret",
+        "NO_TOKEN": "short",
+    }
+    forms = secret_forms(env)
+    assert 'a"b/c\u00e9d' in forms
+    assert 'a\\"b/c\\u00e9d' in forms
+    assert "a%22b%2Fc%C3%A9d" in forms
+    assert "pass-word" in forms
+    assert not any("/no/secret" in form or "short" in form for form in forms)

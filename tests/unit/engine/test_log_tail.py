@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.engine.log_tail import ELLIPSIS_LINE, read_tail
+from tuner.engine.log_tail import ELLIPSIS_LINE, read_ends, read_tail
 
 
 def written(directory: Path, data: bytes) -> Path:
@@ -45,3 +45,18 @@ def test_never_more_than_was_asked_for(data: bytes, most: int) -> None:
         text = read_tail(written(Path(directory), data), most)
 
     assert len(text.removeprefix(ELLIPSIS_LINE)) <= most
+
+
+@given(lines=st.lists(st.text("ab", max_size=10), max_size=30), most=st.integers(8, 120))
+def test_of_a_long_log_both_ends_are_read(lines: list[str], most: int) -> None:
+    whole = "".join(f"{line}\n" for line in lines)
+    with tempfile.TemporaryDirectory() as directory:
+        text = read_ends(written(Path(directory), whole.encode()), most)
+
+    if len(whole) <= most:
+        assert text == whole
+        return
+    head, _, tail = text.partition(ELLIPSIS_LINE)
+    assert len(head) + len(tail) <= most
+    assert whole.startswith(head)
+    assert whole.endswith(tail)

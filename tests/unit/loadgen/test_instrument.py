@@ -158,6 +158,37 @@ def test_hits_of_preempted_requests_on_their_own_blocks_are_no_fault() -> None:
     assert judge(sent_late(0.001), windows=(preempted,)).valid
 
 
+def test_a_warm_prefix_cache_cannot_hide_behind_preemptions() -> None:
+    # Two requests of eleven tokens explain 22 of 300 tokens found.
+    warm = EngineWindow(prefix_hit_rate=0.3, prefix_query_tokens=1000.0, preemptions=2)
+    verdict = judge(sent_late(0.001), windows=(warm,))
+    assert verdict.reasons == ("the prefix cache answered 27.8% of unique prompts",)
+    own = EngineWindow(prefix_hit_rate=0.3, prefix_query_tokens=1000.0, preemptions=30)
+    assert judge(sent_late(0.001), windows=(own,)).valid
+
+
+def prompts(*tokens: int) -> SegmentResult:
+    """Requests in the window that each had a first token."""
+    rows = [
+        Row(due_s=11.0 + i, sent_s=11.0 + i, frames=(11.5 + i,), prompt_tokens=count)
+        for i, count in enumerate(tokens)
+    ]
+    return result_of(open_segment(), rows, health=HEALTH)
+
+
+def test_prompts_of_somebody_else_are_found_out() -> None:
+    ours = prompts(1000, 2000, 3000)
+    foreign = EngineWindow(prompt_tokens=6000.0 + 6001.0)
+    verdict = judge(ours, windows=(foreign,))
+    assert verdict.reasons == ("the engine read 12001 prompt tokens but 6000 were ours",)
+    assert judge(ours, windows=(EngineWindow(prompt_tokens=12000.0),)).valid
+
+
+def test_fewer_prompts_than_we_sent_and_a_missing_counter_are_no_foreign_ones() -> None:
+    assert judge(prompts(1000, 2000), windows=(EngineWindow(prompt_tokens=0.0),)).valid
+    assert judge(prompts(1000, 2000), windows=(EngineWindow(),)).valid
+
+
 def test_a_load_that_was_given_up_or_ran_out_is_invalid() -> None:
     given_up = result_of(open_segment(), [], health=None, given_up="32 in a row")
     assert judge(given_up).reasons == ("the load was given up: 32 in a row",)

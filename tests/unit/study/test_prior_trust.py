@@ -17,6 +17,7 @@ from tuner.study.prior_trust import (
     Agreement,
     agreement,
     rank_correlation,
+    trust_report,
     was_dropped,
 )
 
@@ -108,3 +109,14 @@ def test_a_prior_stays_dropped_by_its_notice() -> None:
     assert not was_dropped(study())
     noticed = replace(study_record(), notices=({"kind": DROPPED, "message": "…"},))
     assert was_dropped(replace(study(), study=noticed))
+
+
+def test_the_standing_is_told_early_and_without_the_unpredicted_reference() -> None:
+    told = trust_report(study((0.4, 0.1), (0.3, 0.2), (0.2, 0.3)))
+    assert told == {
+        "rank_correlation": pytest.approx(-1.0),
+        "trials": 3,
+        "threshold": 0.5,
+        "dropped": False,
+    }
+    assert trust_report(study()) is None

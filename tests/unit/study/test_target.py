@@ -156,3 +156,37 @@ def test_a_memory_model_bounds_budgets_before_anything_is_asked() -> None:
     assert 0.85 < space.ceiling.at(1024, 8192) < 0.97
     assert 8192 < space.token_ceiling(8, chunked=True) < 32768
     assert space.token_ceiling(1024, chunked=True) < space.token_ceiling(8, chunked=True)
+
+
+def test_a_length_left_to_vllm_is_refused_because_it_differs_from_trial_to_trial() -> None:
+    study = spec(
+        model={"id": "Qwen/Qwen2.5-7B-Instruct"},
+        engine={"kind": "simulated", "flags": {"max-model-len": -1}},
+    )
+    with pytest.raises(InvalidStudyError, match=r"engine\.flags\.max-model-len.*trial to trial"):
+        target_of(study, Path())
+
+
+def test_a_model_path_that_leads_nowhere_is_told_before_anything_starts(tmp_path: Path) -> None:
+    study = spec(
+        model={"path": "weights", "max_model_len": 4096},
+        engine={"kind": "vllm", "launcher": {"type": "process", "executable": "vllm"}},
+    )
+    with pytest.raises(InvalidStudyError, match=r"model\.path.*nothing at .*weights"):
+        target_of(study, tmp_path)
+
+
+def test_a_model_without_a_config_is_left_to_a_real_vllm(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    study = spec(
+        model={"path": "weights", "max_model_len": 4096},
+        engine={"kind": "vllm", "launcher": {"type": "process", "executable": "vllm"}},
+    )
+    assert target_of(study, tmp_path).geometry is None
+
+
+def test_a_model_nested_beyond_reason_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"a":' * 200_000)
+    study = spec(model={"path": str(tmp_path), "max_model_len": 4096})
+    with pytest.raises(InvalidStudyError, match="nested too deeply"):
+        target_of(study, Path())

@@ -55,6 +55,7 @@ def test_a_window_sums_up_what_the_engine_reported() -> None:
         waiting_peak=4.0,
         generation_tokens=500.0,
         prefix_hit_rate=0.1,
+        prefix_query_tokens=500.0,
         restarted=False,
     )
 
