@@ -23,10 +23,10 @@ from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.process_tree import descendants, read_processes
 from tuner.engine.readiness import LOG_BYTES, wait_until_ready
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
-from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan import LoadPlan
 from tuner.study.attempt import Equipment, LoadHooks
 from tuner.study.checkpoints import no_checkpoint
+from tuner.study.load_progress import ProgressSink
 from tuner.study.load_session import Loaded, LoadSession
 
 CLIENT = Path(__file__).with_name("client")
@@ -168,12 +168,12 @@ class _Session(LoadSession):
         engine: RunningEngine,
         directory: Path,
         hooks: LoadHooks,
-        on_progress: Callable[[LoadProgress], None],
+        on_progress: ProgressSink,
     ) -> Loaded:
         if self._plant.load_twice:
             before = directory / "before"
             before.mkdir()
-            super().apply(plan, engine, before, hooks, lambda progress: None)
+            super().apply(plan, engine, before, hooks, lambda progress, scrape: None)
         with self._plant.around(plan, engine):
             return super().apply(plan, engine, directory, hooks, on_progress)
 
