@@ -42,7 +42,7 @@ def test_stopped_while_it_starts(
     request = engine_request(spec_of(vllm), attempt_dir)
     engine = ProcessLauncher().launch(request)
     scene.watch.follow([engine.guard, engine.engine], request.port)
-    until(lambda: stage in engine.log_excerpt(), f"the engine comes to: {stage}", patience_s=240)
+    until(lambda: stage in engine.log_tail(), f"the engine comes to: {stage}", patience_s=240)
 
     status = engine.stop()
 

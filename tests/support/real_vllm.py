@@ -259,7 +259,7 @@ def equipment() -> Equipment:
         clock=clock,
         wait_until_ready=wait_until_ready,
         diagnose=lambda engine: diagnose(
-            engine.log_excerpt(LOG_BYTES), exit_status=engine.exit_status(), ready=True
+            engine.log_tail(LOG_BYTES), exit_status=engine.exit_status(), ready=True
         ),
         exclusive=at_once,
         checkpoint=no_checkpoint,

@@ -178,8 +178,8 @@ def test_two_engines_of_one_worker_do_not_hold_each_other(tmp_path: Path) -> Non
 def test_a_killed_engine_leaves_no_shared_memory(tmp_path: Path) -> None:
     request = scripted_request(tmp_path, "--shared-memory", "--ignore-term", grace_s=0.1)
     engine = ProcessLauncher().launch(request)
-    until(lambda: "scripted engine started" in engine.log_excerpt(), "the engine starts")
-    found = re.search(r"shared memory: (\S+)", engine.log_excerpt())
+    until(lambda: "scripted engine started" in engine.log_tail(), "the engine starts")
+    found = re.search(r"shared memory: (\S+)", engine.log_tail())
     assert found is not None
     segment = Path(DIRECTORY) / found[1]
     assert segment.exists()
@@ -195,8 +195,8 @@ def test_a_killed_engine_whose_tracker_was_killed_first_leaves_no_shared_memory(
 ) -> None:
     request = scripted_request(tmp_path, "--shared-memory", "--ignore-term", grace_s=0.1)
     engine = ProcessLauncher().launch(request)
-    until(lambda: "scripted engine started" in engine.log_excerpt(), "the engine starts")
-    found = re.search(r"shared memory: (\S+)", engine.log_excerpt())
+    until(lambda: "scripted engine started" in engine.log_tail(), "the engine starts")
+    found = re.search(r"shared memory: (\S+)", engine.log_tail())
     assert found is not None
     for process in descendants([engine.engine.pid], read_processes()):
         os.kill(process.pid, signal.SIGKILL)
