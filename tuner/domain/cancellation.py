@@ -33,6 +33,10 @@ class Cancellation:
         self._event.wait(duration_s)
         self.raise_if_requested()
 
+    def pause(self, duration_s: float) -> bool:
+        """Wait up to `duration_s` seconds, or until a stop is asked; whether it was."""
+        return self._event.wait(duration_s)
+
     def raise_if_requested(self) -> None:
         if self._event.is_set():
             raise CancelledError(self._reason or "stop requested")

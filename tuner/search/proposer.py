@@ -159,6 +159,19 @@ class Proposer:
         told = outcome if isinstance(outcome, Completed | Infeasible) else Completed.of(outcome)
         return self.record(config, told, TrialOrigin.BASELINE)
 
+    def add_known(
+        self, config: EngineConfig, outcome: Outcome, origin: TrialOrigin
+    ) -> int | OutsideSpace:
+        """Record a trial somebody added by hand, once; its number, or why it is not in the space.
+
+        `config` must be effective. What is known of this configuration already is left as it is.
+        """
+        digest = self._searched(config).digest
+        for trial in self._ledger.trials():
+            if trial.state.name == "COMPLETE" and self._digest(trial) == digest:
+                return trial.number
+        return self.record(config, outcome, origin)
+
     def record(
         self, config: EngineConfig, outcome: Outcome, origin: TrialOrigin
     ) -> int | OutsideSpace:

@@ -14,6 +14,9 @@ from pathlib import Path, PurePosixPath
 from tuner.errors import DiskError
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+LEAST_FREE_BYTES = 8 * 2**20
+"""An attempt leaves an engine log, records and series: a few MiB."""
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -118,6 +121,18 @@ def disk_error(error: OSError, path: Path) -> DiskError:
         if full
         else "give this user write access to the folder",
     )
+
+
+def require_space(root: Path) -> None:
+    """Raise DiskError unless an attempt's files have room on the disk of `root`."""
+    folder = next(path for path in (root, *root.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise DiskError(
+            f"the disk is full: {free / 2**20:.1f} MiB are left for the files of attempts",
+            where=str(folder),
+            hint="free some space: the study continues with the same command, or with its worker",
+        )
 
 
 def is_disk_error(error: BaseException) -> bool:

@@ -67,12 +67,19 @@ class WorkerRepository:
         self._session.flush()
         return _record(row)
 
-    def beat(self, worker_id: str, state: WorkerState, study_id: int | None = None) -> None:
+    def beat(
+        self,
+        worker_id: str,
+        state: WorkerState,
+        study_id: int | None = None,
+        progress: JsonObject | None = None,
+    ) -> None:
         """Note that a worker lives and what it does; KeyError for one that nobody knows."""
         require_writable(self._session)
         row = self._row(worker_id)
         row.state = state.value
         row.study_id = study_id
+        row.progress = None if progress is None else dict(progress)
         row.last_seen_at = database_now(self._session, self._clock)
         self._session.flush()
 

@@ -15,7 +15,14 @@ from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.engine.launcher import Launcher, RunningEngine
 from tuner.engine.readiness import NotReady, Ready
-from tuner.errors import CancelledError, EngineHungError, InfrastructureError, StartupError
+from tuner.errors import (
+    CancelledError,
+    EngineHungError,
+    InfrastructureError,
+    LeaseLostError,
+    StartupError,
+)
+from tuner.store.artifacts import disk_error, is_disk_error
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_LAUNCH, AFTER_MEASUREMENT, MID_LOAD, Checkpoint
 from tuner.study.early_abort import CutShortError
@@ -162,11 +169,13 @@ class _Attempt:
                 return self._launched()
         except CancelledError as error:
             return self._result(AttemptOutcome.CANCELLED, error.message)
-        except StartupError:
+        except (StartupError, LeaseLostError):
             raise
         except InfrastructureError as error:
             return self._result(AttemptOutcome.ENVIRONMENT, error.message)
         except Exception as error:
+            if isinstance(error, OSError) and is_disk_error(error):
+                raise disk_error(error, self._request.directory) from error
             logger.exception("attempt failed", extra={"directory": str(self._request.directory)})
             return self._result(AttemptOutcome.ENVIRONMENT, f"{type(error).__name__}: {error}")
 

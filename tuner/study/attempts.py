@@ -10,7 +10,8 @@ from objectives.measurement import EngineFacts
 from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.engine.launcher import ProcessIdentity
-from tuner.errors import CancelledError, StartupError, StudyFailedError
+from tuner.errors import CancelledError, DatabaseError, StartupError, StudyFailedError
+from tuner.store.artifacts import require_space
 from tuner.store.attempts import NewAttempt
 from tuner.store.records import AttemptEnd, AttemptRecord, TrialRecord
 from tuner.store.trials import TrialEnd
@@ -107,6 +108,7 @@ def _execute(
     context: StudyContext, trial: TrialRecord, measuring: Measuring
 ) -> tuple[AttemptRecord, AttemptResult]:
     context.cancellation.raise_if_requested()
+    require_space(context.artifacts.root)
     attempt = context.ledger.start_attempt(
         trial.number,
         NewAttempt(
@@ -118,6 +120,11 @@ def _execute(
     request = _request(context, trial, attempt, measuring)
     try:
         result = context.executor.execute(request, listener, context.cancellation)
+        if result.outcome is AttemptOutcome.ENVIRONMENT:
+            # A full disk makes everything fail in its own way: it is not the machine's fault.
+            require_space(context.artifacts.root)
+    except DatabaseError:
+        raise  # Whoever drives the study next finds the attempt and closes it.
     except StartupError:
         # Nothing can run here; the trial is tried again once somebody has put that right.
         context.ledger.lose_attempt(attempt.id)
@@ -162,9 +169,13 @@ def _request(
 def _bar(
     context: StudyContext, trial: TrialRecord, measuring: Measuring, history: History
 ) -> Bar | None:
-    """What a searched trial is held against; the baseline and confirmations are never cut short."""
+    """What a searched trial is held against, unless its measurement is wanted whatever it is.
+
+    The baseline, confirmations and what somebody added by hand are never cut short.
+    """
     searched = measuring.purpose is AttemptPurpose.SEARCH
-    if not searched or trial.number == 0 or not context.spec.budget.early_abort:
+    wanted = trial.origin in (TrialOrigin.BASELINE, TrialOrigin.MANUAL)
+    if not searched or wanted or not context.spec.budget.early_abort:
         return None
     noise = noise_of(context.objective, history)
     sd = None if noise is None else noise.between_starts

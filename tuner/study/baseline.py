@@ -22,7 +22,7 @@ BASELINE = 0
 def measure_baseline(context: StudyContext) -> TrialRecord:
     """Trial 0, measured once; whatever came of it is told."""
     history = context.ledger.history()
-    if history.trials:
+    if any(trial.number == BASELINE for trial in history.trials):
         trial = history.trial(BASELINE)
     else:
         config = baseline_config(context.spec, context.target)

@@ -51,20 +51,22 @@ def spent(
     """
     launched = {a.trial_number for a in attempts if a.purpose is AttemptPurpose.SEARCH}
     counted = [t for t in trials if t.number > 0 and t.state in _KNOWLEDGE and t.number in launched]
-    durations = [
-        (a.ended_at - a.started_at).total_seconds() for a in attempts if a.ended_at is not None
-    ]
-    full = [
-        (a.ended_at - a.started_at).total_seconds()
-        for a in attempts
-        if a.ended_at is not None and a.outcome is AttemptOutcome.MEASURED
-    ]
+    ended = [(a, _lasted_s(a)) for a in attempts if a.ended_at is not None]
+    durations = [lasted_s for _, lasted_s in ended]
+    full = [lasted_s for a, lasted_s in ended if a.outcome is AttemptOutcome.MEASURED]
     return Spent(
         trials=len(counted),
         starts=len(durations),
         gpu_minutes=sum(durations) * time_scale * gpu_count / 60,
         mean_attempt_s=sum(full) / len(full) if full else None,
     )
+
+
+def _lasted_s(attempt: AttemptRecord) -> float:
+    """Wall seconds of an ended attempt; 0 where the clock was set back by more than that."""
+    if attempt.ended_at is None:
+        return 0.0
+    return max(0.0, (attempt.ended_at - attempt.started_at).total_seconds())
 
 
 def attempt_forecast_s(workload: WorkloadSpec) -> float:

@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 Checkpoint = Callable[[str], None]
 
+AFTER_CLAIM = "after_claim"
+BEFORE_STOP = "before_stop"
+BEFORE_RELEASE = "before_release"
 BEFORE_ASK = "before_ask"
 AFTER_ASK = "after_ask"
 AFTER_TRIAL_ROW = "after_trial_row"
@@ -38,6 +41,9 @@ ALL_CHECKPOINTS = (
     IN_RESCORING,
     IN_CONFIRMATION,
     IN_RECOMMENDATION,
+    AFTER_CLAIM,
+    BEFORE_STOP,
+    BEFORE_RELEASE,
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from objectives.score import Objective
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock
+from tuner.domain.states import StudyState
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
 from tuner.search.memory_forecast import MemoryForecaster
 from tuner.search.proposer import Proposer
@@ -39,6 +40,8 @@ class StudyContext:
     checkpoint: Checkpoint
     monitor: ProgressMonitor
     host: str
+    resting: StudyState = StudyState.PAUSED
+    """What the study becomes when this process stops driving it without a user's request."""
 
     @property
     def simulated(self) -> bool:

@@ -6,19 +6,19 @@
 | a trial asked of Optuna, unknown to our store  | told as failed; the point may come again    |
 | an ended trial of ours that Optuna awaits      | told its stored result                      |
 | a live trial of ours                           | left alone: the search attempts it again    |
-| an ended baseline unknown to Optuna            | added                                       |
+| an ended baseline, or trial added by hand,     |                                             |
+| that is unknown to Optuna                      | added                                       |
 """
 
 from __future__ import annotations
 
-from tuner.domain.states import TrialOrigin
 from tuner.engine.launcher import ProcessIdentity
 from tuner.engine.reaper import reap
 from tuner.store.records import AttemptRecord
 from tuner.study.context import StudyContext
 from tuner.study.engine_launch import wall_seconds
 from tuner.study.ledger import History
-from tuner.study.telling import tell_trial
+from tuner.study.telling import UNASKED, tell_trial
 
 
 def reconcile(context: StudyContext) -> None:
@@ -29,8 +29,16 @@ def reconcile(context: StudyContext) -> None:
             _bury(context, attempt)
     _settle_optuna(context, history)
     for trial in history.trials:
-        if trial.origin is TrialOrigin.BASELINE and trial.state.terminal:
+        if trial.origin in UNASKED and trial.state.terminal:
             tell_trial(context, trial)
+
+
+def settle_sampler(context: StudyContext) -> None:
+    """Tell Optuna of every trial it still awaits.
+
+    A driver that lost its lease may have asked after its successor had reconciled.
+    """
+    _settle_optuna(context, context.ledger.history())
 
 
 def _bury(context: StudyContext, attempt: AttemptRecord) -> None:

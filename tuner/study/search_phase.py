@@ -87,6 +87,7 @@ class Search:
         context = self._context
         history = self._judge_prior(history)
         context.checkpoint(BEFORE_ASK)
+        context.ledger.require_lease()
         proposal = context.proposer.ask(lambda found: self._is_useless(found, history))
         if proposal is None:
             return False
@@ -139,6 +140,10 @@ class Search:
         self, history: History, proposal: Proposal, trial: NewTrial, optuna_number: int
     ) -> None:
         twin = next((t for t in history.trials if t.optuna_number == optuna_number), None)
+        if twin is None:
+            digest = proposal.config.digest
+            by_hand = (t for t in history.trials if t.origin is TrialOrigin.MANUAL)
+            twin = next((t for t in by_hand if t.config_digest == digest), None)
         name = "the baseline" if twin is None else f"trial {twin.number}"
         self._context.ledger.skip(f"the same configuration as {name}", trial)
         self._context.checkpoint(AFTER_SKIP)

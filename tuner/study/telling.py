@@ -10,17 +10,22 @@ from tuner.study.context import StudyContext
 from tuner.study.early_abort import extrapolated_value
 from tuner.study.trial_score import told_values
 
+UNASKED = (TrialOrigin.BASELINE, TrialOrigin.MANUAL)
+"""Trials that no sampler proposed: they are added to its ledger when they have ended."""
+
 
 def tell_trial(context: StudyContext, trial: TrialRecord) -> None:
     """Tell an ended trial's result; ValueError for one that has not ended.
 
     A trial that could not be scored, or failed through us, says nothing of its configuration.
+    Raises LeaseLostError where the study is driven by somebody else.
     """
     if not trial.state.terminal:
         raise ValueError(f"trial {trial.number} has not ended")
+    context.ledger.require_lease()
     outcome = _outcome(context, trial)
-    if trial.origin is TrialOrigin.BASELINE:
-        _tell_baseline(context, trial, outcome)
+    if trial.origin in UNASKED:
+        _tell_unasked(context, trial, outcome)
         return
     if trial.optuna_number is None:
         return
@@ -35,11 +40,23 @@ def tell_trial(context: StudyContext, trial: TrialRecord) -> None:
         proposer.tell_infeasible(number, outcome.grade, constraint=outcome.constraint)
 
 
-def _tell_baseline(context: StudyContext, trial: TrialRecord, outcome: Outcome | None) -> None:
-    """The baseline was not asked for; it is added where the space has coordinates for it."""
+def _tell_unasked(context: StudyContext, trial: TrialRecord, outcome: Outcome | None) -> None:
+    """The sampler did not ask for it; it is added, once, where the space has coordinates for it."""
     if outcome is None:
         return
-    place = context.proposer.add_baseline(context.target.effective(trial.config), outcome)
+    config = context.target.effective(trial.config)
+    if trial.origin is TrialOrigin.MANUAL:
+        place = context.proposer.add_known(config, outcome, trial.origin)
+        if isinstance(place, OutsideSpace):
+            reasons = "; ".join(place.reasons)
+            context.ledger.notice(
+                "trial_outside_space",
+                f"Trial {trial.number}, added by hand, lies outside the search space ({reasons}); "
+                "it is compared with all others, but the sampler learns nothing from it.",
+                trial=trial.number,
+            )
+        return
+    place = context.proposer.add_baseline(config, outcome)
     if isinstance(place, OutsideSpace):
         reasons = "; ".join(place.reasons)
         context.ledger.notice(

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock, SystemClock
 from tuner.domain.document import study_digest
 from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import StudyState
 from tuner.domain.study_spec import StudySpec
-from tuner.search.optuna_logging import quiet_optuna
-from tuner.search.proposer import Proposer
+from tuner.errors import AlreadyDrivenError
 from tuner.settings import Settings
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.database import open_database
+from tuner.store.leases import Claim
 from tuner.store.location import prepare_state_directory
-from tuner.store.optuna_storage import close_optuna_storage, optuna_errors, optuna_storage
 from tuner.store.records import StudyRecord
 from tuner.store.schema import upgrade
-from tuner.store.study_lock import study_lock
-from tuner.store.unit_of_work import Store
+from tuner.store.unit_of_work import Store, Work
+from tuner.store.workers import WorkerIdentity
 from tuner.study.admission import require_measurable, require_tunable
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
-from tuner.study.context import StudyContext
 from tuner.study.engine_version import KnownEngine, known_engine
-from tuner.study.executor import Executor
 from tuner.study.ledger import History, StudyLedger
-from tuner.study.monitor import ProgressMonitor
+from tuner.study.patience import LONGEST_S
 from tuner.study.plan import StudyPlan, plan_study
 from tuner.study.progress import Observer, SilentObserver
-from tuner.study.runner import run
-from tuner.study.scoring import objective_of
-from tuner.study.space import frozen_space
 from tuner.study.stored_study import (
     RecommendedCommand,
     base_dir_of,
@@ -44,9 +37,9 @@ from tuner.study.stored_study import (
     stored_spec,
 )
 from tuner.study.stored_study import recommended_command as recommended
-from tuner.study.target import Target, target_of
-from tuner.study.trial_score import objectives_count
+from tuner.worker.driver import ExecutorFactory, Means, StudyDriver
 from tuner.worker.equipment import local_executor
+from tuner.worker.identity import described, enlisted, leases_of_the_dead
 from tuner.worker.locations import (
     DatabaseStatus,
     Locations,
@@ -76,8 +69,6 @@ __all__ = [
     "upgrade_database",
 ]
 
-ExecutorFactory = Callable[[Clock, Locations, Checkpoint], Executor]
-
 
 def run_study(
     spec: StudySpec,
@@ -94,25 +85,37 @@ def run_study(
 
     `base_dir` is what the document's relative paths are relative to. An SQLite database that does
     not exist is created. Raises StudyChangedError (same name, other document, not `new`),
-    StartupError (another process drives it, no database), CancelledError (it is paused),
-    StudyFailedError. A finished study is returned as it is.
+    StartupError (another process drives it, no database), CancelledError (it rests as its user
+    wants), LeaseLostError (another worker took it over), StudyFailedError. A finished study is
+    returned as it is.
     """
     known = known_engine(spec, base_dir, locations.state_dir)
     require_tunable(spec, base_dir, known.version)  # before anything is stored
     prepare(locations)
     clock = SystemClock()
-    with _store(locations, clock) as store:
-        study = _create(spec, store, locations, base_dir, new=new)
-        driver = _Driver(
-            store,
-            locations,
-            clock,
+
+    def submitted(work: Work) -> StudyRecord:
+        return _create(spec, work, new=new)
+
+    with _store(locations, clock) as store, enlisted(store) as me:
+        study, claim = _claimed(store, me, submitted)
+        artifacts = ArtifactStore(locations.artifacts)
+        if not artifacts.names(f"study-{study.id}"):
+            note_base_dir(artifacts, study, base_dir)
+        if claim is None:
+            return _history(store, study.id)
+        means = Means(store, locations, clock, checkpoint, executor_of, LONGEST_S)
+        driver = StudyDriver(
+            means,
+            claim,
+            spec,
+            base_dir,
+            known,
             observer or SilentObserver(),
             cancellation or Cancellation(),
-            checkpoint,
-            executor_of,
+            StudyState.PAUSED,
         )
-        return driver.drive(spec, study, base_dir, known)
+        return driver.drive(study)
 
 
 def resume_study(
@@ -125,25 +128,57 @@ def resume_study(
     """Go on with a stored study by its name, `name@generation` or id; raises as `run_study`."""
     require_database(locations)
     clock = SystemClock()
-    with _store(locations, clock) as store:
+    with _store(locations, clock) as store, enlisted(store) as me:
         with store.reading() as work:
             study = work.studies.find(reference)
-        driver = _Driver(
-            store,
-            locations,
-            clock,
-            observer or SilentObserver(),
-            cancellation or Cancellation(),
-            no_checkpoint,
-            local_executor,
-        )
-        base_dir = base_dir_of(ArtifactStore(locations.artifacts), study)
-        spec = stored_spec(study)
+        spec, base_dir = stored_spec(study), base_dir_of(ArtifactStore(locations.artifacts), study)
         known = KnownEngine()
         if not study.state.terminal:
             known = known_engine(spec, base_dir, locations.state_dir)
             require_tunable(spec, base_dir, known.version)
-        return driver.drive(spec, study, base_dir, known)
+        study, claim = _claimed(store, me, lambda work: work.studies.get(study.id))
+        if claim is None:
+            return _history(store, study.id)
+        means = Means(store, locations, clock, no_checkpoint, local_executor, LONGEST_S)
+        driver = StudyDriver(
+            means,
+            claim,
+            spec,
+            base_dir,
+            known,
+            observer or SilentObserver(),
+            cancellation or Cancellation(),
+            StudyState.PAUSED,
+        )
+        return driver.drive(study)
+
+
+def _claimed(
+    store: Store, me: WorkerIdentity, found: Callable[[Work], StudyRecord]
+) -> tuple[StudyRecord, Claim | None]:
+    """The study, claimed in the commit that found or made it; no claim on a finished one.
+
+    Raises AlreadyDrivenError naming the process.
+    """
+    with store.writing() as work:
+        study = found(work)
+        if study.state is StudyState.COMPLETE:
+            return study, None
+        if study.requested is not None:
+            # Whoever runs it now wants something else by now.
+            work.requests.resume(study.id)
+        dead = leases_of_the_dead(work, me)
+        try:
+            claim = work.leases.claim_study(study.id, me.id, dead=dead)
+        except AlreadyDrivenError as error:
+            raise AlreadyDrivenError(
+                study.id, described(work.workers.all(), error.holder)
+            ) from None
+        return work.studies.get(study.id), claim
+
+
+def _history(store: Store, study_id: int) -> History:
+    return StudyLedger(store, study_id, lambda event: None).history()
 
 
 def load_history(reference: str, locations: Locations) -> History:
@@ -153,7 +188,7 @@ def load_history(reference: str, locations: Locations) -> History:
     with _store(locations, clock) as store:
         with store.reading() as work:
             study = work.studies.find(reference)
-        return StudyLedger(store, study.id, lambda event: None).history()
+        return _history(store, study.id)
 
 
 def list_studies(locations: Locations) -> tuple[StudyRecord, ...]:
@@ -222,96 +257,14 @@ def plan(
     return plan_study(spec, base_dir, asked, known)
 
 
-def _create(
-    spec: StudySpec, store: Store, locations: Locations, base_dir: Path, *, new: bool
-) -> StudyRecord:
-    with store.writing() as work:
-        created = work.studies.create(
-            spec.name or default_name(spec),
-            study_digest(spec),
-            spec.model_dump(mode="json"),
-            new=new,
-        )
-    if created.created:
-        note_base_dir(ArtifactStore(locations.artifacts), created.study, base_dir)
+def _create(spec: StudySpec, work: Work, *, new: bool) -> StudyRecord:
+    created = work.studies.create(
+        spec.name or default_name(spec),
+        study_digest(spec),
+        spec.model_dump(mode="json"),
+        new=new,
+    )
     return created.study
-
-
-@dataclass(frozen=True, slots=True)
-class _Driver:
-    """Everything of this process that drives a study."""
-
-    store: Store
-    locations: Locations
-    clock: Clock
-    observer: Observer
-    cancellation: Cancellation
-    checkpoint: Checkpoint
-    executor_of: ExecutorFactory
-
-    def drive(
-        self, spec: StudySpec, study: StudyRecord, base_dir: Path, known: KnownEngine
-    ) -> History:
-        with study_lock(self.locations.database, study.id):
-            monitor = ProgressMonitor(spec, self.observer, self.clock)
-            seq = study.last_event_seq
-            ledger = StudyLedger(self.store, study.id, monitor.happened, after_seq=seq)
-            if ledger.study().space is None:
-                for text in known.notices:
-                    ledger.notice("engine_version", text)
-            target = target_of(spec, base_dir, known.version)
-            with _proposer(spec, target, ledger, self.locations) as proposer:
-                context = self._context(spec, target, base_dir, ledger, proposer, monitor)
-                with optuna_errors(self.locations.database):
-                    run(context)
-            return ledger.history()
-
-    def _context(
-        self,
-        spec: StudySpec,
-        target: Target,
-        base_dir: Path,
-        ledger: StudyLedger,
-        proposer: Proposer,
-        monitor: ProgressMonitor,
-    ) -> StudyContext:
-        return StudyContext(
-            spec=spec,
-            target=target,
-            base_dir=base_dir,
-            ledger=ledger,
-            proposer=proposer,
-            forecaster=target.forecaster(),
-            objective=objective_of(spec.objective),
-            executor=self.executor_of(self.clock, self.locations, self.checkpoint),
-            artifacts=ArtifactStore(self.locations.artifacts),
-            clock=self.clock,
-            cancellation=self.cancellation,
-            checkpoint=self.checkpoint,
-            monitor=monitor,
-            host=socket.gethostname(),
-        )
-
-
-@contextmanager
-def _proposer(
-    spec: StudySpec, target: Target, ledger: StudyLedger, locations: Locations
-) -> Iterator[Proposer]:
-    import optuna
-
-    quiet_optuna()
-    space = frozen_space(spec, target, ledger)
-    storage = optuna_storage(locations.database)
-    try:
-        study = optuna.create_study(
-            storage=storage,
-            study_name=ledger.study().optuna_study_name,
-            directions=["maximize"] * objectives_count(spec.objective),
-            load_if_exists=True,
-        )
-        yield Proposer(study, space, spec.sampler, base=target.fixed)
-    finally:
-        close_optuna_storage(storage)
 
 
 @contextmanager

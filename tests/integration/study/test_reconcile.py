@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ from tuner.errors import CancelledError, StartupError
 from tuner.store.attempts import NewAttempt
 from tuner.store.database import open_database
 from tuner.store.records import ProcessRecord
-from tuner.store.study_lock import study_lock
 from tuner.store.unit_of_work import Store
 from tuner.study.ledger import History
 from tuner.worker.composition import run_study
+from tuner.worker.identity import enlisted
 
 pytestmark = pytest.mark.usefixtures("sqlite_url")
 
@@ -113,11 +114,15 @@ def test_lost_attempts_do_not_use_up_a_trials_attempts(tmp_path: Path) -> None:
 def test_two_drivers_never_share_a_study(tmp_path: Path) -> None:
     with pytest.raises(CancelledError):
         run(tmp_path, cancelled=True)
-    with (
-        study_lock(locations_in(tmp_path).database, 1),
-        pytest.raises(StartupError, match="already driven"),
-    ):
-        run(tmp_path)
+    with open_database(locations_in(tmp_path).database) as database:
+        store = Store(database, SystemClock())
+        with enlisted(store) as me:
+            with store.writing() as work:
+                claim = work.leases.claim_study(1, me.id)
+            with pytest.raises(StartupError, match=f"already driven by process {os.getpid()} on"):
+                run(tmp_path)
+            with store.writing() as work:
+                work.leases.require(claim)
     assert history_of(tmp_path).attempts == ()
 
 
