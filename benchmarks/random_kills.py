@@ -1,6 +1,7 @@
 """Kill the driver of a study again and again at random moments; what must hold, must always hold.
 
-python -m benchmarks.random_kills                        # 200 kills, sleeping engines
+python -m benchmarks.random_kills                        # 200 kills, workers, sleeping engines
+python -m benchmarks.random_kills --process tune
 python -m benchmarks.random_kills --engine real --kills 20
 
 Without --kills and --engine the result is written to benchmarks/results/random_kills.json; --output
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=sorted(LONGEST_S), default="fake")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--process", choices=("tune", "worker"), default="worker")
     options = parser.parse_args(arguments)
     begun_s = time.monotonic()
     with tempfile.TemporaryDirectory() as root:
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seed=options.seed,
             longest_s=LONGEST_S[options.engine],
             engine=options.engine,
+            process=options.process,
             told=tell,
         )
     duration_s = time.monotonic() - begun_s

@@ -34,6 +34,7 @@ def kill_at_random(
     longest_s: float,
     trials: int = 4,
     engine: str = "fake",
+    process: str = "tune",
     study: Mapping[str, Any] | None = None,
     told: Callable[[Killed], None] = lambda killed: None,
 ) -> Killed:
@@ -49,7 +50,7 @@ def kill_at_random(
         known: Known = {}
         while done.kills < kills:
             delay_s = generator.uniform(SHORTEST_S, longest_s)
-            if drive(directory, chosen, engine=engine, kill_after_s=delay_s):
+            if drive(directory, chosen, engine=engine, process=process, kill_after_s=delay_s):
                 break
             done.kills += 1
             history = history_in(directory)
@@ -58,7 +59,7 @@ def kill_at_random(
             done.before_anything += not now
             known = now
             told(done)
-        drive(directory, chosen, engine=engine)
+        drive(directory, chosen, engine=engine, process=process)
         assert known.items() <= conclusive(assert_whole(directory, trials=trials)).items()
         done.studies += 1
     return done

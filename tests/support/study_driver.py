@@ -2,8 +2,8 @@
 
 An order's `engine` is `real` (the embedded engine) or `fake` (a sleeping process and invented
 measurements, for tests of the two ledgers); `crash_at` and `occurrence` name the moment of death,
-or `kill_after_s` draws it from the clock. An `insistent` sampler is not asked anew when it repeats
-itself.
+or `kill_after_s` draws it from the clock. Its `process` is `tune` or `worker`. An
+`insistent` sampler is not asked anew when it repeats itself.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import Clock
 from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.document import load_study
+from tuner.domain.states import StudyRequest
+from tuner.domain.study_spec import StudySpec
 from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity, RunningEngine
 from tuner.engine.process_tree import read_processes
 from tuner.engine.readiness import NotReady, Ready
@@ -36,7 +38,7 @@ from tuner.search import proposer
 from tuner.store.url import DatabaseUrl
 from tuner.study.attempt import Equipment, LoadHooks, run_attempt
 from tuner.study.calibration import LoadCalibration, calibrated_rate
-from tuner.study.checkpoints import Checkpoint
+from tuner.study.checkpoints import MID_LOAD, Checkpoint
 from tuner.study.executor import (
     AttemptListener,
     AttemptRequest,
@@ -44,9 +46,11 @@ from tuner.study.executor import (
     Executor,
     LoadStatus,
 )
-from tuner.worker.composition import run_study
+from tuner.worker.composition import open_worker, run_study
+from tuner.worker.driver import ExecutorFactory
 from tuner.worker.equipment import local_executor
 from tuner.worker.locations import Locations
+from tuner.worker.studies import queue_study, stop_study
 
 PATIENT = InstrumentLimits(
     **{
@@ -55,6 +59,10 @@ PATIENT = InstrumentLimits(
     }
 )
 """For tests of the study on a crowded machine, where nobody looks at the numbers."""
+
+
+ASKED = threading.Event()
+"""Set where a user has asked for a stop: the load then lasts until that is noticed."""
 
 
 def killer(name: str | None, occurrence: int) -> Checkpoint:
@@ -131,6 +139,8 @@ class InventedLoad:
         hooks: LoadHooks,
     ) -> Measurement:
         hooks.progressed(LoadStatus("latency", 1.0, 9.0, 1, measuring=True))
+        if ASKED.is_set():
+            hooks.cancellation.wait(60)
         sequences = request.command.config.max_num_seqs or 1
         jitter = 1 + (request.workload_seed % 7 + sequences % 5 + request.salt % 3) / 1000
         return measurement(
@@ -202,12 +212,39 @@ def main(order: dict[str, object]) -> None:
         setattr(proposer, "MOST_ASKED_AGAIN", 0)  # noqa: B010  # ends with this process
     directory = Path(str(order["state_dir"]))
     crash_at = order.get("crash_at")
+    spec = load_study(json.dumps(order["document"]), where="the test")
+    checkpoint = killer(
+        None if crash_at is None else str(crash_at), int(str(order.get("occurrence", 1)))
+    )
+    executor_of = fake_executor if order["engine"] == "fake" else patient_executor
+    if order.get("process") == "worker":
+        work(spec, directory, checkpoint, executor_of, str(order.get("request") or ""))
+        return
     run_study(
-        load_study(json.dumps(order["document"]), where="the test"),
+        spec,
         locations_in(directory),
         base_dir=directory,
-        checkpoint=killer(
-            None if crash_at is None else str(crash_at), int(str(order.get("occurrence", 1)))
-        ),
-        executor_of=fake_executor if order["engine"] == "fake" else patient_executor,
+        checkpoint=checkpoint,
+        executor_of=executor_of,
     )
+
+
+def work(
+    spec: StudySpec,
+    directory: Path,
+    checkpoint: Checkpoint,
+    executor_of: ExecutorFactory,
+    request: str,
+) -> None:
+    """A worker that ends when nothing waits; `request` is asked of the study in its first load."""
+    locations = locations_in(directory)
+    queue_study(spec, locations, base_dir=directory)
+
+    def ask_then(reached: str) -> None:
+        if request and reached == MID_LOAD and not ASKED.is_set():
+            ASKED.set()
+            stop_study(spec.name or "", StudyRequest(request), locations)
+        checkpoint(reached)
+
+    with open_worker(locations, once=True, executor_of=executor_of, checkpoint=ask_then) as worker:
+        worker.run()

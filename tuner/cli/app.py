@@ -277,6 +277,24 @@ def diagnose(
     raise typer.Exit(show(question, output))
 
 
+@app.command()
+def worker(
+    once: Annotated[bool, typer.Option("--once", help="End when no study waits any more.")] = False,
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Claim studies and drive them, one after the other.
+
+    SIGTERM drains: the running attempt is stopped without counting against its trial, and the study
+    stays claimable. A second SIGTERM ends at once.
+    """
+    from tuner.cli.working import work
+    from tuner.settings import load_settings
+
+    settings = load_settings(database_url=database_url, state_dir=state_dir)
+    raise typer.Exit(work(settings, once=once))
+
+
 @database_app.command("upgrade")
 def database_upgrade(database_url: DatabaseUrl = None, state_dir: StateDir = None) -> None:
     """Create the database's tables, or bring them to this version."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tuner.cli import studies as stored
 from tuner.cli.event_lines import print_event, watched_to_the_end
+from tuner.cli.measuring import parse_flags, refuse
 from tuner.cli.output import OutputFormat, notice
 from tuner.cli.study_file import read_study
 from tuner.domain.clock import SystemClock
@@ -17,6 +18,7 @@ from tuner.settings import Settings
 from tuner.store.database import open_database
 from tuner.store.unit_of_work import Store
 from tuner.worker.locations import require_database, resolve_locations
+from tuner.worker.studies import try_configuration
 
 POLL_S = 0.5
 
@@ -40,9 +42,21 @@ class LocalStudies:
         """Print one study's report."""
         stored.show(reference, self._settings, output)
 
-    def resume(self, reference: str, output: OutputFormat) -> int:
-        """Drive the study here and now; returns the exit code."""
-        return stored.resume(reference, self._settings, output)
+    def resume(self, reference: str, output: OutputFormat, *, queue: bool) -> int:
+        """Drive the study here and now, or leave it to a worker; returns the exit code."""
+        if not queue:
+            return stored.resume(reference, self._settings, output)
+        with self._store() as store, store.writing() as work:
+            study = work.requests.resume(work.studies.find(reference).id)
+        notice(f"{study.reference} is {study.state.value}")
+        return 0
+
+    def attempt(self, reference: str, flags: tuple[str, ...]) -> None:
+        """Have these flags over the baseline's measured next."""
+        given = parse_flags(flags)
+        refuse(given)
+        added = try_configuration(reference, given, resolve_locations(self._settings))
+        notice(queued(added.trial.number, added.trial.state.value, added=added.added))
 
     def watch(self, reference: str, after: int, output: OutputFormat) -> int:
         """Print events until the study ends; returns the exit code."""
@@ -77,6 +91,13 @@ class LocalStudies:
         require_database(locations)
         with open_database(locations.database) as database:
             yield Store(database, SystemClock())
+
+
+def queued(number: int, state: str, *, added: bool) -> str:
+    """What became of a configuration somebody wants tried, in a sentence."""
+    if added:
+        return f"trial {number} is measured next"
+    return f"trial {number} has this configuration already; it is {state}"
 
 
 def stopping(reference: str, state: str, requested: bool) -> str:

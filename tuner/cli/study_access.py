@@ -28,8 +28,11 @@ class StudyAccess(Protocol):
     def watch(self, reference: str, after: int, output: OutputFormat) -> int:
         """Print events until the study ends; returns the exit code."""
 
-    def resume(self, reference: str, output: OutputFormat) -> int:
-        """Go on with a study; returns the exit code."""
+    def resume(self, reference: str, output: OutputFormat, *, queue: bool) -> int:
+        """Go on with a study, here or by a worker; returns the exit code."""
+
+    def attempt(self, reference: str, flags: tuple[str, ...]) -> None:
+        """Have these flags over the baseline's measured next."""
 
     def stop(self, reference: str, request: str) -> None:
         """Ask for `pause` or `cancel`."""

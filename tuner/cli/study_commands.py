@@ -80,6 +80,9 @@ def study_watch(
 @study_app.command("resume")
 def study_resume(
     study: StudyName,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Leave it to a worker instead of running it here.")
+    ] = False,
     output: Output = OutputFormat.TABLE,
     server: ApiServer = None,
     database_url: DatabaseUrl = None,
@@ -89,7 +92,25 @@ def study_resume(
     from tuner.cli.study_access import study_access
 
     with study_access(server, database_url, state_dir) as studies:
-        raise typer.Exit(studies.resume(study, output))
+        raise typer.Exit(studies.resume(study, output, queue=queue))
+
+
+@study_app.command("try")
+def study_try(
+    study: StudyName,
+    flag: Annotated[
+        list[str],
+        typer.Option("--flag", help="A flag over the baseline's, as NAME=VALUE; repeatable."),
+    ],
+    server: ApiServer = None,
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Have a configuration measured next, while the study searches."""
+    from tuner.cli.study_access import study_access
+
+    with study_access(server, database_url, state_dir) as studies:
+        studies.attempt(study, tuple(flag))
 
 
 @study_app.command("pause")

@@ -23,6 +23,7 @@ def create_study(
             spec.model_dump(mode="json"),
             new=new,
         )
-    if created.created:
-        note_base_dir(artifacts, created.study, base_dir)
+        # Before the commit: a worker takes a study without this for one of another host.
+        if created.created:
+            note_base_dir(artifacts, created.study, base_dir)
     return created

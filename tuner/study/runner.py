@@ -37,7 +37,6 @@ def run(context: StudyContext) -> None:
         return
     reconcile(context)
     try:
-        context.cancellation.raise_if_requested()
         context.ledger.set_state(StudyState.RUNNING)
         _phases(context)
     except CancelledError:

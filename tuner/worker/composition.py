@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from tuner.errors import AlreadyDrivenError
 from tuner.settings import Settings
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.database import open_database
-from tuner.store.leases import Claim
+from tuner.store.leases import LEASE_S, Claim
 from tuner.store.location import prepare_state_directory
 from tuner.store.records import StudyRecord
 from tuner.store.schema import upgrade
@@ -37,9 +38,11 @@ from tuner.study.stored_study import (
     stored_spec,
 )
 from tuner.study.stored_study import recommended_command as recommended
+from tuner.worker.daemon import Worker
 from tuner.worker.driver import ExecutorFactory, Means, StudyDriver
 from tuner.worker.equipment import local_executor
 from tuner.worker.identity import described, enlisted, leases_of_the_dead
+from tuner.worker.local_executor import visible_gpus
 from tuner.worker.locations import (
     DatabaseStatus,
     Locations,
@@ -61,6 +64,7 @@ __all__ = [
     "list_studies",
     "load_history",
     "measure",
+    "open_worker",
     "plan",
     "recommended_command",
     "resolve_locations",
@@ -179,6 +183,28 @@ def _claimed(
 
 def _history(store: Store, study_id: int) -> History:
     return StudyLedger(store, study_id, lambda event: None).history()
+
+
+@contextmanager
+def open_worker(
+    locations: Locations,
+    *,
+    once: bool = False,
+    observer: Observer | None = None,
+    checkpoint: Checkpoint = no_checkpoint,
+    executor_of: ExecutorFactory = local_executor,
+    ttl_s: float = LEASE_S,
+) -> Iterator[Worker]:
+    """A worker of this host, ready to run; an SQLite database that does not exist is created.
+
+    Raises StartupError. With `once` it ends when no study waits.
+    """
+    prepare(locations)
+    clock = SystemClock()
+    with _store(locations, clock) as store:
+        means = Means(store, locations, clock, checkpoint, executor_of, LONGEST_S)
+        observer = observer or SilentObserver()
+        yield Worker(means, visible_gpus(os.environ), observer, ttl_s=ttl_s, once=once)
 
 
 def load_history(reference: str, locations: Locations) -> History:

@@ -7,7 +7,6 @@ dead, else when its lease has run out.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from dataclasses import dataclass, field
 
@@ -41,6 +40,9 @@ POLL_S = 2.0
 
 RETRY_S = 30.0
 """How long a study that could not go on here (disk, database) is left to others."""
+
+ELSEWHERE_S = 600.0
+"""How long a study that another host's files belong to is left to that host's workers."""
 
 BEAT_S = 10.0
 
@@ -206,7 +208,7 @@ class Worker:
         logger.info("%s was made on another host and is left to its workers", study.reference)
         with self.means.store.writing() as work:
             work.leases.release(claim)
-        self._later[study.id] = math.inf
+        self._later[study.id] = self.means.clock.monotonic() + ELSEWHERE_S
 
     def _put_off(self, study: StudyRecord) -> None:
         self._later[study.id] = self.means.clock.monotonic() + RETRY_S

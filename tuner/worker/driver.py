@@ -90,6 +90,9 @@ class StudyDriver:
             patience=patience,
         )
         means.checkpoint(AFTER_CLAIM)
+        if study.requested is not None:
+            # Its last driver died before it did what it was asked to.
+            self.cancellation.request(f"a user asked to {study.requested.value} the study")
         with (
             _released(means, self.claim),
             LeaseKeeper(
@@ -97,7 +100,7 @@ class StudyDriver:
             ),
         ):
             patience.outlast(lambda again: self._run(ledger, monitor))
-            return ledger.history()
+        return ledger.history()
 
     def _run(self, ledger: StudyLedger, monitor: ProgressMonitor) -> None:
         """Anew when the database failed the sampler: reconciliation repairs what that left."""

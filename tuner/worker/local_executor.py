@@ -24,6 +24,7 @@ from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
 from tuner.telemetry.gpu import Gpus, gpu_uuids, nvml_gpus
 from tuner.worker.gpu_release import GpuRelease
 
+DEVICES = Path("/dev")
 LOCK_POLL_S = 2.0
 LOCK_WAIT_S = 1800.0
 """How long an attempt waits for another study to leave the GPU before it counts as disturbed."""
@@ -90,6 +91,18 @@ class GpuTurns:
                 cancellation.wait(LOCK_POLL_S)
             else:
                 return
+
+
+def visible_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs a process of this host would use, as far as can be told without a driver's library.
+
+    Those its environment names, else the devices the kernel shows.
+    """
+    named = environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return tuple(part.strip() for part in named.split(",") if part.strip())
+    found = sorted(DEVICES.glob("nvidia[0-9]*"), key=lambda path: int(path.name[6:]))
+    return tuple(path.name[6:] for path in found)
 
 
 def gpu_ids(request: AttemptRequest, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -62,6 +62,15 @@ class Row:
     trials: int = TRIALS
     """How many end up launched."""
 
+    process: str = "tune"
+    request: str | None = None
+    """What a user asks of the study in its first load."""
+
+    @property
+    def name(self) -> str:
+        parts = (self.point, str(self.occurrence), self.request)
+        return "-".join(part for part in parts if part) + ("-w" if self.process == "worker" else "")
+
 
 ROWS = (
     Row(checkpoints.BEFORE_ASK, 2),
@@ -81,10 +90,15 @@ ROWS = (
     Row(checkpoints.IN_CONFIRMATION, 1),
     Row(checkpoints.IN_CONFIRMATION, 3),
     Row(checkpoints.IN_RECOMMENDATION, 1),
+    Row(checkpoints.AFTER_CLAIM, 1),
+    Row(checkpoints.AFTER_CLAIM, 1, process="worker"),
+    Row(checkpoints.BEFORE_STOP, 1, process="worker", request="pause"),
+    Row(checkpoints.BEFORE_STOP, 1, process="worker", request="cancel"),
+    Row(checkpoints.BEFORE_RELEASE, 1, process="worker"),
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.point}-{row.occurrence}")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_nothing_is_lost_or_repeated_after_a_kill(tmp_path: Path, row: Row) -> None:
     insistent = row.study is TWINS
     assert not drive(
@@ -93,8 +107,15 @@ def test_nothing_is_lost_or_repeated_after_a_kill(tmp_path: Path, row: Row) -> N
         crash_at=row.point,
         occurrence=row.occurrence,
         insistent=insistent,
+        process=row.process,
+        request=row.request,
     )
     before = conclusive(history_of(tmp_path))
+    if row.request is not None:
+        # The next worker does what the dead one was asked to.
+        assert drive(tmp_path, row.study, process="worker")
+        assert history_of(tmp_path).study.state.value in ("paused", "cancelled")
+        assert engines_alive(history_of(tmp_path)) == []
     assert drive(tmp_path, row.study, insistent=insistent)
     history = assert_whole(tmp_path, trials=row.trials)
     after = conclusive(history)

@@ -1,4 +1,6 @@
-"""Twenty-five kill -9 at random moments. 200, also on embedded engines: benchmarks/random_kills.py.
+"""Twenty-five kill -9 of workers at random moments.
+
+200, also of `tune` and on embedded engines: benchmarks/random_kills.py.
 
 When a driver dies depends on the machine as well as on the seed: what must hold, must always hold.
 """
@@ -27,7 +29,7 @@ def test_nothing_is_lost_told_twice_or_left_running(tmp_path: Path) -> None:
         shutil.copy(tmp_path / "servetune.db", directory / "servetune.db")
         return directory
 
-    done = kill_at_random(fresh, kills=KILLS, seed=7, longest_s=1.2)
+    done = kill_at_random(fresh, kills=KILLS, seed=7, longest_s=1.2, process="worker")
     assert done.kills == KILLS
     assert done.studies >= 1
     # A kill before anything was measured would prove little.

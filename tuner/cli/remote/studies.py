@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.cli.event_lines import print_event, watched_to_the_end
-from tuner.cli.local_studies import stopping
+from tuner.cli.local_studies import queued, stopping
+from tuner.cli.measuring import parse_flags
 from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.remote.client import ServiceClient, segment
 from tuner.cli.remote.event_stream import events
@@ -60,7 +62,19 @@ class RemoteStudies:
         """Print events until the study ends; returns the exit code."""
         return self._follow(self._study(reference), after, output)
 
-    def resume(self, reference: str, output: OutputFormat) -> int:
+    def attempt(self, reference: str, flags: tuple[str, ...]) -> None:
+        """Have these flags over the baseline's measured next."""
+        given = parse_flags(flags).as_dict()
+        answer = self._client.request(
+            "POST",
+            f"{_path(reference)}/trials",
+            body=json.dumps({"flags": given}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        trial = answer.json()
+        notice(queued(trial["number"], trial["state"], added=answer.status == 201))
+
+    def resume(self, reference: str, output: OutputFormat, *, queue: bool) -> int:
         """Let the service's workers go on with it."""
         study = self._client.request("POST", f"{_path(reference)}/resume").json()
         emit(study, output, lambda console: console.print(_state_line(study), markup=False))
