@@ -33,6 +33,11 @@ def claimed(store: Store, ttl_s: float) -> Claim:
     return claim
 
 
+def taken_by(store: Store, worker_id: str) -> bool:
+    with store.writing() as work:
+        return work.leases.claim(worker_id, dead=work.leases.held()) is not None
+
+
 def keeper(store: Store, claim: Claim, cancellation: Cancellation) -> LeaseKeeper:
     return LeaseKeeper(store, claim, cancellation, SystemClock(), poll_s=POLL_S)
 
@@ -67,8 +72,7 @@ def test_a_user_is_heard(store: Store) -> None:
 def test_a_lost_token_stops_the_driver(store: Store) -> None:
     claim, cancellation = claimed(store, 30), Cancellation()
     with keeper(store, claim, cancellation):
-        with store.writing() as work:
-            work.leases.claim("b", dead=work.leases.held())
+        until(lambda: taken_by(store, "b"), "it was taken between two renewals")
         assert cancellation.pause(60)
     assert cancellation.reason is not None
     assert "worker b drives it" in cancellation.reason
