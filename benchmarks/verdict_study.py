@@ -87,6 +87,7 @@ class StudyOutcome:
     total_cpu_s: float
     cost: StudyCost
     trials: tuple[TrialOutcome, ...]
+    calibration: LoadCalibration
 
     @property
     def winner(self) -> FinalistOutcome | None:
@@ -199,6 +200,7 @@ def _outcome(
         total_cpu_s=time.process_time() - begun_s,
         cost=account.cost(),
         trials=account.trials(),
+        calibration=calibration,
     )
 
 

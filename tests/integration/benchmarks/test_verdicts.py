@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.search_economy import run_variants
 from benchmarks.verdict_report import document, table
 from benchmarks.verdict_shares import best_gain
 from benchmarks.verdict_study import StudyOutcome
@@ -52,3 +53,15 @@ def test_what_was_found_can_be_written(outcomes: list[StudyOutcome]) -> None:
     assert isinstance(rows, list)
     assert len(rows) == 2
     assert "2 studies" in table(outcomes)
+
+
+def test_the_same_study_with_and_without_early_abort_shares_one_yardstick() -> None:
+    variants = {"as it is": {}, "without early abort": {"budget": {"early_abort": False}}}
+    one, other = run_variants(quick_scenarios()[1], variants)
+    assert one.best == other.best
+    assert one.study.calibration == other.study.calibration
+    assert one.trials[0].trial.number == 0
+    assert one.trials[0].gain == pytest.approx(0.0)
+    assert all(k.gain is None or k.gain <= one.best for k in (*one.trials, *other.trials))
+    assert other.wrongly_cut == 0
+    assert one.last.gpu_minutes <= other.last.gpu_minutes

@@ -10,6 +10,7 @@ from benchmarks.verdict_shares import best_gain, shares, wilson
 from benchmarks.verdict_study import FinalistOutcome, StudyOutcome
 from benchmarks.virtual_time.truth import TrueGain
 from tuner.domain.states import AttemptPurpose
+from tuner.study.calibration import calibrated_rate
 
 
 def finalist(
@@ -31,7 +32,7 @@ def study(
         best=TrueGain(best, 0.01, 16), best_differences=(best,) * 16, starts=30, rate_per_s=2.0,
         concurrency=64, latency_requests=120, study_cpu_s=5.0, total_cpu_s=9.0,
         cost=StudyCost(dict.fromkeys(AttemptPurpose, 10), dict.fromkeys(AttemptPurpose, 25.0)),
-        trials=(),
+        trials=(), calibration=calibrated_rate(2.0, 64),
     )  # fmt: skip
 
 
