@@ -11,10 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tuner.engine.container_api import ApiRefusalError, ContainerApi, connect
 from tuner.engine.guard import emit, read_request
+from tuner.engine.log_writer import LogWriter
 from tuner.engine.orphan_containers import GUARD_LABEL, identity_text
 from tuner.engine.process_tree import read_process
 from tuner.engine.stop_signals import StopSignals
@@ -75,7 +77,8 @@ class ContainerGuard:
         for path, content in self._request["secret_files"].items():
             self._api.put_file(self._container, path, str(content).encode())
         chunks = self._api.output(self._container)
-        self._log = threading.Thread(target=_copy, args=(chunks,), daemon=True)
+        writer = LogWriter(_LOG, Path(self._request["log_path"]), self._request["secrets"])
+        self._log = threading.Thread(target=_copy, args=(chunks, writer), daemon=True)
         self._log.start()
         self._api.start(self._container)
         self._tell_start()
@@ -157,15 +160,15 @@ def as_returncode(exit_code: int) -> int:
     return 128 - exit_code if exit_code in _SHELL_SIGNALS else exit_code
 
 
-def _copy(chunks: Any) -> None:
+def _copy(chunks: Any, log: LogWriter) -> None:
     """The container's output into the log, as it comes; ends with it or with the connection."""
     try:
         for chunk in chunks:
-            data = bytes(chunk)
-            while data:
-                data = data[os.write(_LOG, data) :]
+            log.write(bytes(chunk))
     except (ApiRefusalError, OSError) as error:
         _say(f"the container's output broke off: {error}")
+    finally:
+        log.flush()
 
 
 def _say(text: str) -> None:

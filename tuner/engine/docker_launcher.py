@@ -16,6 +16,7 @@ from tuner.engine.container_api import (
     connect,
     ensure_image,
 )
+from tuner.engine.environment import secret_forms
 from tuner.engine.guard_channel import GuardChannel, GuardProgram
 from tuner.engine.launcher import ExitStatus, LaunchRequest, ProcessIdentity
 from tuner.engine.listening import listeners, may_see_sockets
@@ -44,17 +45,21 @@ _NO_PROGRAM = ("executable file", "no such file or directory", "permission denie
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What a container guard is told."""
+    """What a container guard is told. `secrets` must not get into the log at `log_path`."""
 
     create: Mapping[str, object]
     secret_files: Mapping[str, str]
     grace_s: float
+    log_path: Path
+    secrets: tuple[str, ...]
 
     def document(self) -> Mapping[str, object]:
         return {
             "create": dict(self.create),
             "secret_files": dict(self.secret_files),
             "grace_s": self.grace_s,
+            "log_path": str(self.log_path.absolute()),
+            "secrets": self.secrets,
         }
 
 
@@ -178,7 +183,11 @@ def container_request(
     if place.published:
         create["ports"] = [request.port]
     return ContainerRequest(
-        create, {} if token is None else {TOKEN_FILE: token}, request.stop_grace_s
+        create,
+        {} if token is None else {TOKEN_FILE: token},
+        request.stop_grace_s,
+        request.log_path,
+        secret_forms(request.env),
     )
 
 

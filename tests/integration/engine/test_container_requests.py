@@ -231,3 +231,14 @@ def test_a_container_is_asked_to_end_and_then_removed(tmp_path: Path) -> None:
     signals = [q["signal"] for _, p, q, _ in daemon.asked if p.endswith("/kill")]
     assert signals == [["SIGTERM"]]
     assert daemon.bodies("DELETE", f"/containers/{CONTAINER}") == [None]
+
+
+def test_a_token_that_the_engine_prints_is_masked_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cr3t")
+    daemon = Daemon(output=b"the token is hf_s3cr3t\nhello\n")
+    with launched(daemon, asked_for(tmp_path)) as engine:
+        until(lambda: "hello" in engine.log_tail(), "the output arrives")
+        assert "the token is ***" in engine.log_tail()
+        assert "s3cr3t" not in engine.request.log_path.read_text()
