@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Path
 
 from api.problem import ApiError
+from api.security.authentication import Reader
 from api.services import Injected
 from tuner.store.records import StudyRecord
 
@@ -31,8 +32,11 @@ def require_reference(study: str) -> str:
     return study
 
 
-def found_study(study: Reference, services: Injected) -> StudyRecord:
-    """The study of the address; raises UnknownStudyError, which is 404."""
+def found_study(principal: Reader, study: Reference, services: Injected) -> StudyRecord:
+    """The study of the address; raises UnknownStudyError, which is 404.
+
+    Strangers are turned away before: whether a study exists is not for them to know.
+    """
     with services.store.reading() as work:
         return work.studies.find(require_reference(study))
 

@@ -10,7 +10,7 @@ from tuner.settings import Settings
 
 def is_remote(settings: Settings, database_url: str | None, state_dir: Path | None) -> bool:
     """Whether to ask a service: a place named on the command line beats a configured server."""
-    return settings.server is not None and database_url is None and state_dir is None
+    return bool(settings.server) and database_url is None and state_dir is None
 
 
 def required_file(study: Path | None, from_command: str | None) -> Path:

@@ -1,0 +1,251 @@
+"""`servetune serve` as a process: start-up, the first key, streams, signals."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.api_client import SIMULATED, store_at
+from tests.support.command import COMMAND, environment, servetune
+from tuner.domain.states import StudyState
+
+SUBSCRIBERS = 200
+EVENTS = 60
+
+
+@dataclass
+class Service:
+    """A running service."""
+
+    process: subprocess.Popen[str]
+    url: str
+    key: str
+    state_dir: Path
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        """The JSON of an answer; raises HTTPError."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.loads(answer.read() or b"null")
+
+    def events(self, study: int, last: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Identifier and data of each event of the stream."""
+        headers = {"Authorization": f"Bearer {self.key}"}
+        if last is not None:
+            headers["Last-Event-ID"] = last
+        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=90)
+        connection.request("GET", f"/api/v1/studies/{study}/events", headers=headers)
+        answer = connection.getresponse()
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        data = ""
+        for raw in iter(answer.readline, b""):
+            line = raw.decode().rstrip("\n")
+            if line.startswith("data: "):
+                data = line.removeprefix("data: ")
+            elif line.startswith("id: "):
+                yield line.removeprefix("id: "), json.loads(data)
+        connection.close()
+
+
+@contextmanager
+def service(state_dir: Path, *options: str, database_url: str | None = None) -> Iterator[Service]:
+    extra = {} if database_url is None else {"SERVETUNE_DATABASE_URL": database_url}
+    process = subprocess.Popen(
+        [str(COMMAND), "serve", "--no-worker", "--port", "0", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(state_dir, **extra),
+    )
+    try:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        url = next(line.split()[-1] for line in lines if line.startswith("listening on"))
+        threading.Thread(target=lambda: list(lines), daemon=True).start()
+        file = state_dir / "first-admin-key"
+        key = file.read_text().strip() if file.exists() else ""
+        yield Service(process, url, key, state_dir)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def append(url: str, study_id: int, count: int) -> None:
+    with store_at(url) as store:
+        for number in range(count):
+            with store.writing() as work:
+                work.studies.add_notice(study_id, {"kind": "test", "message": str(number)})
+
+
+def test_the_first_key_is_in_a_file_of_this_user_and_nowhere_else(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        file = tmp_path / "first-admin-key"
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert re.fullmatch(r"st_[0-9a-f]{12}_[\w-]{43}", running.key)
+        assert running.request("GET", "/api/v1/session")["scopes"] == ["admin"]
+        assert running.request("GET", "/readyz")["ready"] is True
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{running.url}/api/v1/studies", timeout=30)  # noqa: S310
+        assert refused.value.code == 401
+        refused.value.close()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(30) == 0
+    secret = running.key.rpartition("_")[2].encode()
+    for path in tmp_path.iterdir():
+        if path.name != "first-admin-key":
+            assert secret not in path.read_bytes()
+    file.unlink()
+    with service(tmp_path) as again:  # there is a key already: no other one is made
+        assert not file.exists()
+        assert again.key == ""
+
+
+@pytest.mark.timeout(300)
+def test_every_subscriber_gets_every_event_once_and_in_order(
+    database_url: str, tmp_path: Path
+) -> None:
+    with service(tmp_path, database_url=database_url) as running:
+        study = running.request("POST", "/api/v1/studies", SIMULATED)["id"]
+
+        def watch(number: int) -> list[str]:
+            stream = running.events(study)
+            return [next(stream)[0] for _ in range(EVENTS + 1)]
+
+        with ThreadPoolExecutor(SUBSCRIBERS) as pool:
+            readers = [pool.submit(watch, number) for number in range(SUBSCRIBERS)]
+            append(database_url, study, EVENTS)
+            expected = [f"{study}:{seq}" for seq in range(1, EVENTS + 2)]
+            for reader in readers:
+                assert reader.result(timeout=240) == expected
+
+
+def test_a_stream_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'servetune.db'}"
+    with service(tmp_path) as running:
+        study = running.request("POST", "/api/v1/studies", SIMULATED)["id"]
+        append(url, study, 5)
+        stream = running.events(study)
+        seen = [next(stream)[0] for _ in range(3)]
+        running.process.kill()
+        running.process.wait()
+    append(url, study, 2)
+    with service(tmp_path) as again:
+        stream = again.events(study, last=seen[-1])
+        seen += [next(stream)[0] for _ in range(5)]
+    assert seen == [f"{study}:{seq}" for seq in range(1, 9)]
+
+
+def test_sigterm_ends_open_streams_and_the_service_at_once(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        study = running.request("POST", "/api/v1/studies", SIMULATED)["id"]
+        stream = running.events(study)
+        assert next(stream)[1]["kind"] == "study_created"
+        running.process.send_signal(signal.SIGTERM)
+        assert list(stream) == []
+        assert running.process.wait(30) == 0
+
+
+def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
+    document = tmp_path / "study.json"
+    document.write_text(json.dumps(SIMULATED))
+    state_dir = tmp_path / "elsewhere"
+    state_dir.mkdir()
+    served = tmp_path / "served"
+    served.mkdir()
+    with service(served) as running:
+        remote = {"SERVETUNE_SERVER": running.url, "SERVETUNE_API_KEY": running.key}
+
+        def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return servetune(*arguments, state_dir=state_dir, **remote)
+
+        assert command("study", "create", str(document)).stdout == "chat@1\n"
+        listed = json.loads(command("study", "list", "-o", "json").stdout)
+        assert [study["reference"] for study in listed] == ["chat@1"]
+        assert "queued" in command("study", "show", "chat").stdout
+        assert command("study", "pause", "chat").returncode == 0
+        export = command("export", "chat")
+        assert (export.returncode, "no recommendation" in export.stderr) == (2, True)
+        unknown = command("study", "show", "nope")
+        assert (unknown.returncode, "no study" in unknown.stderr) == (2, True)
+        watched: list[str] = []
+        watcher = threading.Thread(
+            target=lambda: watched.extend(
+                command("study", "watch", "chat", "-o", "json").stdout.splitlines()
+            )
+        )
+        watcher.start()
+        assert command("study", "cancel", "chat").returncode == 0
+        watcher.join(100)
+        assert [json.loads(line)["seq"] for line in watched] == [1, 2, 3]
+        assert command("study", "delete", "-y", "chat").returncode == 0
+        del remote["SERVETUNE_API_KEY"]
+        assert "needs a key" in command("study", "list").stderr
+    gone = command("study", "list")
+    assert (gone.returncode, "cannot be reached" in gone.stderr) == (3, True)
+    assert list(state_dir.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_a_start_up_failure(tmp_path: Path) -> None:
+    with service(tmp_path) as running:
+        port = str(urlsplit(running.url).port)
+        done = servetune("serve", "--no-worker", "--port", port, state_dir=tmp_path)
+    assert done.returncode == 3
+    assert "cannot listen there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--no-auth", "--host", "0.0.0.0"), 2, "authentication cannot be switched off"),  # noqa: S104
+        (("--operator-config", "/nonexistent.toml"), 2, "cannot be read"),
+        (("--host", "256.1.1.1"), 3, "cannot listen there"),
+    ],
+)
+def test_what_cannot_be_served_is_said(
+    tmp_path: Path, options: tuple[str, ...], code: int, words: str
+) -> None:
+    done = servetune("serve", "--no-worker", "--port", "0", *options, state_dir=tmp_path)
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_watching_a_study_that_has_ended_prints_it_and_ends(tmp_path: Path) -> None:
+    document = tmp_path / "study.json"
+    document.write_text(json.dumps(SIMULATED))
+    assert servetune("study", "create", str(document), state_dir=tmp_path).returncode == 0
+    with store_at(f"sqlite:///{tmp_path / 'servetune.db'}") as store, store.writing() as work:
+        work.studies.set_state(1, StudyState.COMPLETE)
+    done = servetune("study", "watch", "chat", state_dir=tmp_path)
+    assert done.returncode == 0
+    assert [line.split(" ", 1)[1] for line in done.stdout.splitlines()] == [
+        "study created",
+        "study state complete",
+    ]
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    made = servetune("key", "create", "ci", "--scope", "write", state_dir=tmp_path)
+    assert re.fullmatch(r"st_[0-9a-f]{12}_[\w-]{43}\n", made.stdout)
+    listed = servetune("key", "list", "-o", "json", state_dir=tmp_path)
+    (key,) = json.loads(listed.stdout)
+    assert (key["name"], key["scopes"], key["revoked_at"]) == ("ci", ["write"], None)
+    assert made.stdout.strip() not in listed.stdout
+    assert servetune("key", "revoke", key["id"], state_dir=tmp_path).returncode == 0
+    assert "ci" in servetune("key", "list", state_dir=tmp_path).stdout
+    assert servetune("key", "revoke", "nope", state_dir=tmp_path).returncode == 2
