@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import signal
@@ -10,81 +9,22 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.api_client import SIMULATED, store_at
-from tests.support.command import COMMAND, environment, servetune
+from tests.support.command import servetune
+from tests.support.service_process import service
 from tuner.domain.states import StudyState
+
+pytestmark = pytest.mark.timeout(300)
 
 SUBSCRIBERS = 200
 EVENTS = 60
-
-
-@dataclass
-class Service:
-    """A running service."""
-
-    process: subprocess.Popen[str]
-    url: str
-    key: str
-    state_dir: Path
-
-    def request(self, method: str, path: str, body: object = None) -> Any:
-        """The JSON of an answer; raises HTTPError."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            return json.loads(answer.read() or b"null")
-
-    def events(self, study: int, last: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Identifier and data of each event of the stream."""
-        headers = {"Authorization": f"Bearer {self.key}"}
-        if last is not None:
-            headers["Last-Event-ID"] = last
-        connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=90)
-        connection.request("GET", f"/api/v1/studies/{study}/events", headers=headers)
-        answer = connection.getresponse()
-        assert answer.status == 200
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        data = ""
-        for raw in iter(answer.readline, b""):
-            line = raw.decode().rstrip("\n")
-            if line.startswith("data: "):
-                data = line.removeprefix("data: ")
-            elif line.startswith("id: "):
-                yield line.removeprefix("id: "), json.loads(data)
-        connection.close()
-
-
-@contextmanager
-def service(state_dir: Path, *options: str, database_url: str | None = None) -> Iterator[Service]:
-    extra = {} if database_url is None else {"SERVETUNE_DATABASE_URL": database_url}
-    process = subprocess.Popen(
-        [str(COMMAND), "serve", "--no-worker", "--port", "0", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(state_dir, **extra),
-    )
-    try:
-        assert process.stderr is not None
-        lines = iter(process.stderr.readline, "")
-        url = next(line.split()[-1] for line in lines if line.startswith("listening on"))
-        threading.Thread(target=lambda: list(lines), daemon=True).start()
-        file = state_dir / "first-admin-key"
-        key = file.read_text().strip() if file.exists() else ""
-        yield Service(process, url, key, state_dir)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def append(url: str, study_id: int, count: int) -> None:
@@ -125,8 +65,8 @@ def test_every_subscriber_gets_every_event_once_and_in_order(
         study = running.request("POST", "/api/v1/studies", SIMULATED)["id"]
 
         def watch(number: int) -> list[str]:
-            stream = running.events(study)
-            return [next(stream)[0] for _ in range(EVENTS + 1)]
+            with closing(running.events(study)) as stream:
+                return [next(stream)[0] for _ in range(EVENTS + 1)]
 
         with ThreadPoolExecutor(SUBSCRIBERS) as pool:
             readers = [pool.submit(watch, number) for number in range(SUBSCRIBERS)]
