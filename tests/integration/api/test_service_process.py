@@ -27,11 +27,12 @@ SUBSCRIBERS = 200
 EVENTS = 60
 
 
-def append(url: str, study_id: int, count: int) -> None:
+def append(url: str, study_id: int, count: int, marker: str = "a") -> None:
+    """As many events; a notice that is there already would tell none."""
     with store_at(url) as store:
         for number in range(count):
             with store.writing() as work:
-                work.studies.add_notice(study_id, {"kind": "test", "message": str(number)})
+                work.studies.add_notice(study_id, {"kind": f"{marker}{number}", "message": "x"})
 
 
 def test_the_first_key_is_in_a_file_of_this_user_and_nowhere_else(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_stream_goes_on_after_the_service_was_killed(tmp_path: Path) -> None:
         seen = [next(stream)[0] for _ in range(3)]
         running.process.kill()
         running.process.wait()
-    append(url, study, 2)
+    append(url, study, 2, "b")
     with service(tmp_path) as again:
         stream = again.events(study, last=seen[-1])
         seen += [next(stream)[0] for _ in range(5)]
@@ -113,7 +114,7 @@ def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
         remote = {"SERVETUNE_SERVER": running.url, "SERVETUNE_API_KEY": running.key}
 
         def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return servetune(*arguments, state_dir=state_dir, **remote)
+            return servetune(*arguments, state_dir=state_dir, cwd=tmp_path, **remote)
 
         assert command("study", "create", str(document)).stdout == "chat@1\n"
         listed = json.loads(command("study", "list", "-o", "json").stdout)
