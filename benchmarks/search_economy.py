@@ -19,6 +19,7 @@ from benchmarks.economy_report import document, table
 from benchmarks.known_study import KnownStudy, KnownTrial
 from benchmarks.scenarios import Scenario, scenarios
 from benchmarks.study_cost import TrialOutcome
+from benchmarks.verdict_report import written
 from benchmarks.verdict_study import Diligence, StudyOutcome, prepare_process, run_scenario
 from benchmarks.virtual_time.best_in_space import BestInSpace
 from benchmarks.virtual_time.truth import HiddenMachine, truth_seeds
@@ -136,8 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if options.studies >= STUDIES:
         RESULTS.mkdir(exist_ok=True)
-        rows = json.dumps(document(found), indent=1, ensure_ascii=False)
-        (RESULTS / "search_economy.json").write_text(rows + "\n")
+        (RESULTS / "search_economy.json").write_text(written(document(found)))
         (RESULTS / "search_economy.md").write_text(text)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 
@@ -23,6 +24,14 @@ def document(studies: Sequence[StudyOutcome]) -> dict[str, object]:
         "aims": [_share_row(share) for share in shares(studies)],
         "studies": [_study_row(study) for study in studies],
     }
+
+
+def written(found: Mapping[str, object]) -> str:
+    """The document as text, one study a line: small, and a change of one shows as one."""
+    studies = found["studies"]
+    head = json.dumps({**found, "studies": []}, indent=1, ensure_ascii=False)
+    rows = (json.dumps(row, ensure_ascii=False) for row in studies)  # type: ignore[attr-defined]
+    return head.replace('"studies": []', '"studies": [\n' + ",\n".join(rows) + "\n]") + "\n"
 
 
 def _share_row(share: Share) -> dict[str, object]:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.scenarios import Scenario, scenarios
-from benchmarks.verdict_report import document, table
+from benchmarks.verdict_report import document, table, written
 from benchmarks.verdict_study import Diligence, StudyOutcome, prepare_process, run_scenario
 
 RESULTS = Path(__file__).parent / "results"
@@ -81,9 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text)
     if not options.quick and options.limit is None and not options.variation:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "verdicts.json").write_text(
-            json.dumps(document(studies), indent=1, ensure_ascii=False) + "\n"
-        )
+        (RESULTS / "verdicts.json").write_text(written(document(studies)))
         (RESULTS / "verdicts.md").write_text(text)
     return 0
 

@@ -64,10 +64,10 @@ def run_segment(launch: Launch, segment: Segment) -> SegmentRun:
     if isinstance(segment, OpenLoopSegment):
         last_s += segment.drain_s
     planned = segment.requests[: _likely_needed(segment)]
-    run = _simulated(launch, segment, planned, last_s)
+    run = _simulated(launch, segment, len(planned), last_s)
     if len(planned) < len(segment.requests) and bool((run.entered_s <= last_s).all()):
         planned = segment.requests
-        run = _simulated(launch, segment, planned, last_s)
+        run = _simulated(launch, segment, len(planned), last_s)
     end_s = last_s if closed else _open_loop_end_s(segment, run, last_s)
     died = run.out_of_memory and run.end_s <= end_s
     return SegmentRun(
@@ -91,11 +91,9 @@ def _likely_needed(segment: Segment) -> int:
     return 2 * segment.concurrency + 500
 
 
-def _simulated(
-    launch: Launch, segment: Segment, planned: tuple[PlannedRequest, ...], until_s: float
-) -> SimulatedRun:
+def _simulated(launch: Launch, segment: Segment, count: int, until_s: float) -> SimulatedRun:
     return simulate(
-        engine_requests(planned),
+        _CONVERTED.requests(segment, count),
         launch.config,
         launch.gpu,
         launch.arguments.options.gpu_count,
@@ -112,6 +110,27 @@ def engine_requests(planned: Sequence[PlannedRequest]) -> list[EngineRequest]:
     return [
         EngineRequest(r.index, r.due_s or 0.0, r.prompt_tokens, r.output_tokens) for r in planned
     ]
+
+
+class _Converted:
+    """Segments as the engine sees them: every arm of a round is sent the same one."""
+
+    KEPT = 8
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], tuple[Segment, list[EngineRequest]]] = {}
+
+    def requests(self, segment: Segment, count: int) -> list[EngineRequest]:
+        """Of the segment's first `count` requests; the segment is kept, so its id stays its own."""
+        key = (id(segment), count)
+        if key not in self._found:
+            if len(self._found) >= self.KEPT:
+                self._found.pop(next(iter(self._found)))
+            self._found[key] = (segment, engine_requests(segment.requests[:count]))
+        return self._found[key][1]
+
+
+_CONVERTED = _Converted()
 
 
 def _open_loop_end_s(segment: Segment, run: SimulatedRun, last_s: float) -> float:

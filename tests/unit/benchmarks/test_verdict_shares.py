@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
 from benchmarks.study_cost import StudyCost
-from benchmarks.verdict_report import document, pair_spread, table
+from benchmarks.verdict_report import document, pair_spread, table, written
 from benchmarks.verdict_shares import best_gain, shares, wilson
 from benchmarks.verdict_study import FinalistOutcome, StudyOutcome
 from benchmarks.virtual_time.truth import TrueGain
@@ -113,3 +114,10 @@ def test_the_document_carries_every_study() -> None:
 
 def test_the_spread_of_one_pair_is_recovered_from_the_error_of_the_mean() -> None:
     assert pair_spread(finalist()) == pytest.approx(0.01 * math.sqrt(16))
+
+
+def test_the_written_document_is_the_document_with_a_line_per_study() -> None:
+    found = document([study(finalist()), study(finalist(true=-0.01))])
+    text = written(found)
+    assert json.loads(text) == json.loads(json.dumps(found))
+    assert sum(line.startswith('{"number"') for line in text.splitlines()) == 2
