@@ -34,12 +34,14 @@ _CONSTRAINT_OF_CLASS = {
     "oom_weights": FITS_MEMORY,
     "oom_profile": FITS_MEMORY,
     "oom_kv_allocation": FITS_MEMORY,
+    "kv_too_large": FITS_MEMORY,
     "oom_capture": FITS_MEMORY,
     "oom_sampler_warmup": FITS_MEMORY,
     "oom_runtime": FITS_MEMORY,
     "gpu_memory_busy": FITS_MEMORY,
     "kv_none": KV_CACHE_SUFFICES,
     "kv_too_small": KV_CACHE_SUFFICES,
+    "stalled": KV_CACHE_SUFFICES,
     "mamba_blocks": KV_CACHE_SUFFICES,
 }
 

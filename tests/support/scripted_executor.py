@@ -32,7 +32,7 @@ def measured(request: AttemptRequest, **changes: float) -> AttemptResult:
     return AttemptResult(AttemptOutcome.MEASURED, "measured", 1.0, measurement=found)
 
 
-def failed(outcome: AttemptOutcome, failure_class: str = "oom_profile") -> AttemptResult:
+def failed(outcome: AttemptOutcome, failure_class: str = "oom_kv_allocation") -> AttemptResult:
     consequence = {
         AttemptOutcome.INFEASIBLE: Consequence.INFEASIBLE,
         AttemptOutcome.FATAL: Consequence.STOP_STUDY,

@@ -34,6 +34,12 @@ MOST_ATTEMPTS = 3
 RETRY_PAUSE_S = 5.0
 """Before a repetition on a real machine: what disturbed it may pass."""
 
+LONG_PAUSE_S = 30.0
+_PASSES_SLOWLY = frozenset(
+    {"gpu_memory_busy", "memory_profile_race", "port_in_use", "orphan_of_own_trial"}
+)
+"""Another process holds the GPU or the port: it needs longer to end than a disturbance."""
+
 WEAKNESS = "weakness: "
 """Begins the note of a measurement whose engine suffered in the worst-case burst."""
 
@@ -78,7 +84,7 @@ def run_trial(context: StudyContext, trial: TrialRecord) -> TrialRecord:
             context.ledger.end_attempt(attempt.id, end)
             _raise_if_over(result)
             _require_attempts_left(context, trial, result)
-            _pause(context)
+            _pause(context, result)
             continue
         finished = context.ledger.finish_trial(trial.number, trial_end, attempt.id, end)
         context.checkpoint(AFTER_COMMIT)
@@ -101,7 +107,7 @@ def run_again(context: StudyContext, trial: TrialRecord, measuring: Measuring) -
         context.checkpoint(AFTER_COMMIT)
         _raise_if_over(result)
         if result.outcome in _OURS:
-            _pause(context)
+            _pause(context, result)
 
 
 def _execute(
@@ -279,7 +285,7 @@ def _raise_if_over(result: AttemptResult) -> None:
     if result.outcome is AttemptOutcome.CANCELLED:
         raise CancelledError(result.reason)
     if result.outcome is AttemptOutcome.FATAL:
-        raise StudyFailedError(result.reason, hint="no trial of this study can run; see the log")
+        raise StudyFailedError(result.reason, hint=_way_out(result))
 
 
 def _require_attempts_left(
@@ -294,6 +300,16 @@ def _require_attempts_left(
         )
 
 
-def _pause(context: StudyContext) -> None:
-    if not context.simulated:
-        context.cancellation.wait(RETRY_PAUSE_S)
+def _way_out(result: AttemptResult) -> str:
+    """What would help a study none of whose trials can run."""
+    remedies = result.diagnosis.remedies if result.diagnosis is not None else ()
+    words = {"up": "raise", "down": "lower", "set": "set", "drop": "leave out"}
+    moves = [f"{words.get(r.direction, r.direction)} {r.knob}" for r in remedies]
+    return "; ".join(("no trial of this study can run", *moves, "see the log"))
+
+
+def _pause(context: StudyContext, result: AttemptResult) -> None:
+    if context.simulated:
+        return
+    slow = result.diagnosis is not None and result.diagnosis.failure_class in _PASSES_SLOWLY
+    context.cancellation.wait(LONG_PAUSE_S if slow else RETRY_PAUSE_S)

@@ -28,6 +28,12 @@ from tuner.study.first_points import (
     prior_of,
 )
 from tuner.study.ledger import History
+from tuner.study.observed_limits import (
+    KV_BOUND,
+    observed_infeasible,
+    sequence_limit,
+    was_told,
+)
 from tuner.study.prior import EnginePrior
 from tuner.study.prior_trust import agreement, was_dropped
 from tuner.study.stopping import early_end
@@ -96,7 +102,7 @@ class Search:
         if proposal.duplicate_of is not None:
             self._tell_twin(history, proposal, trial, proposal.duplicate_of)
             return True
-        predicted = self._predicted(proposal.config)
+        predicted = self._predicted(proposal.config, history)
         if predicted is not None and _rejections_in_a_row(history) < MOST_REJECTIONS_IN_A_ROW:
             rejected = context.ledger.reject(trial, _prediction(predicted))
             context.checkpoint(AFTER_REJECTION)
@@ -134,7 +140,19 @@ class Search:
         if proposal.origin is not TrialOrigin.SAMPLER or _rejections_in_a_row(history) > 1:
             # A sampler that knows nothing else has to be told.
             return False
-        return self._predicted(proposal.config) is not None
+        config = proposal.config
+        return self._predicted(config, history) is not None or self._in_vain(config, history)
+
+    def _in_vain(self, config: EngineConfig, history: History) -> bool:
+        """Whether it only asks for sequences which the KV cache is known not to hold."""
+        context = self._context
+        cap = sequence_limit(config, history, context.target)
+        if cap is None:
+            return False
+        if not was_told(cap, context.ledger.history()):
+            details = {"trial": cap.trial, "max_num_seqs": cap.most}
+            context.ledger.notice(KV_BOUND, cap.reason, **details)
+        return True
 
     def _tell_twin(
         self, history: History, proposal: Proposal, trial: NewTrial, optuna_number: int
@@ -149,14 +167,16 @@ class Search:
         self._context.checkpoint(AFTER_SKIP)
         self._context.proposer.tell_duplicate(proposal.number, optuna_number)
 
-    def _predicted(self, config: EngineConfig) -> PredictedInfeasible | None:
+    def _predicted(self, config: EngineConfig, history: History) -> PredictedInfeasible | None:
         context = self._context
         verdict = check(
             context.target.effective(config),
             max_model_len=context.target.max_model_len,
             forecaster=context.forecaster,
         )
-        return verdict if isinstance(verdict, PredictedInfeasible) else None
+        if isinstance(verdict, PredictedInfeasible):
+            return verdict
+        return observed_infeasible(config, history, context.target)
 
     def _finish(self, trial: TrialRecord) -> None:
         ended = run_trial(self._context, trial)
