@@ -72,6 +72,7 @@ def test_a_few_preemptions_per_request_are_mild() -> None:
     rate = preemptions_per_request(Readings((last,), None))
 
     assert rate == pytest.approx(0.08)
+    assert rate is not None
     assert rate <= HEALTHY_PER_REQUEST
 
 
