@@ -47,7 +47,8 @@ def _draw(forecast: StudyPlan, console: Console) -> None:
     for line in (
         f"workload: {forecast.workload}",
         f"load: {load}",
-        f"engine starts: {forecast.restarts}, of which {forecast.confirmation_restarts} confirm",
+        f"engine starts: {forecast.restarts}, of which {forecast.confirmation_restarts} confirm "
+        f"(up to {forecast.confirmation_restarts_at_most} while it is undecided)",
         f"time: about {_minutes(forecast.duration_s)} ({_minutes(forecast.attempt_s)} a start), "
         f"{forecast.gpu_minutes:.0f} GPU minutes",
     ):

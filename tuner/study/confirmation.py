@@ -115,6 +115,12 @@ def next_arm(
     return None
 
 
+def most_starts(rounds: int, max_rounds: int, finalists: int) -> int:
+    """Engine starts of a confirmation that stays undecided to its end; nothing is repeated."""
+    together = (*looks(rounds, max_rounds), max_rounds)[1]
+    return (1 + finalists) * together + min(1 + finalists, 2) * (max_rounds - together)
+
+
 def _leader(alive: Sequence[int], found: Mapping[int, GainInterval | None]) -> tuple[int, ...]:
     """The finalist with the largest gain so far, before any of which nothing is known."""
     known = [(f, interval) for f in alive if (interval := found[f]) is not None]

@@ -11,6 +11,7 @@ from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
 from tuner.loadgen.workload import build_workload
 from tuner.search.feasibility import PredictedInfeasible, check
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
+from tuner.study.confirmation import most_starts
 from tuner.study.engine_launch import engine_argv, time_scale
 from tuner.study.engine_version import KnownEngine, require_version
 from tuner.study.first_points import points_of
@@ -51,6 +52,9 @@ class StudyPlan:
     restarts: int
     """Engine starts when nothing is repeated: the baseline thrice, trials, confirmation."""
     confirmation_restarts: int
+    """Of the fewest rounds; these are among `restarts`."""
+    confirmation_restarts_at_most: int
+    """While the interval straddles the decision."""
     attempt_s: float
     duration_s: float
     gpu_minutes: float
@@ -100,6 +104,9 @@ def plan_study(
         ),
         restarts=restarts,
         confirmation_restarts=confirmation_starts(spec),
+        confirmation_restarts_at_most=most_starts(
+            spec.confirmation.rounds, spec.confirmation.max_rounds, spec.confirmation.finalists
+        ),
         attempt_s=attempt_s,
         duration_s=restarts * attempt_s,
         gpu_minutes=restarts * engine_s * target.gpu_count / 60,

@@ -17,6 +17,7 @@ from tuner.study.confirmation import (
     burst_size,
     choose_finalists,
     held_out_seed,
+    most_starts,
     next_arm,
 )
 from tuner.study.intervals import look_level
@@ -144,6 +145,16 @@ def test_the_next_best_takes_the_place_of_a_leader_that_fails() -> None:
     assert max(a.round for a in order if a.trial_number == 7) == 4
     assert [a.round for a in order if a.trial_number == 4] == [0, 1, 2, 3, 4, 5]
     assert len(order) == len(set(order))
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 8])
+@pytest.mark.parametrize("more", [0, 1, 4])
+@pytest.mark.parametrize("finalists", [(4,), (4, 7)])
+def test_no_confirmation_takes_more_starts_than_the_forecast_says(
+    rounds: int, more: int, finalists: tuple[int, ...]
+) -> None:
+    order = Confirmation(wavering, finalists=finalists, spread=0.2).run(rounds, rounds + more)
+    assert len(order) <= most_starts(rounds, rounds + more, len(finalists))
 
 
 def test_no_round_is_begun_that_could_hardly_change_the_verdict() -> None:

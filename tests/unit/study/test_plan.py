@@ -37,6 +37,7 @@ def test_the_certain_starts_are_baseline_preset_and_one_far_away() -> None:
     ]
     assert plan.restarts == 3 + 8 + 9
     assert plan.confirmation_restarts == 9
+    assert plan.confirmation_restarts_at_most == 3 * 4 + 2 * 10
 
 
 def test_the_embedded_engine_is_started_by_this_interpreter() -> None:
