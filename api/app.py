@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Event
 
 from fastapi import APIRouter, FastAPI
 
@@ -101,6 +101,7 @@ def _services(settings: ApiSettings, clock: Clock) -> Services:
         feed=feed,
         failures=RateLimit(settings.limits.failures_per_minute),
         forecasting=BoundedSemaphore(FORECASTS_AT_ONCE),
+        schema_seen=Event(),
     )
 
 

@@ -89,7 +89,7 @@ class EventFeed:
         self._most = most_streams
         self._monotonic = monotonic
         self._channels: dict[int, _Channel] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._joining = asyncio.Lock()
         self._threads = CapacityLimiter(4)
         self._closed = False
 
@@ -151,7 +151,7 @@ class EventFeed:
                 yield event
 
     async def _join(self, study_id: int) -> tuple[_Channel, _Subscriber]:
-        async with self._opening.setdefault(study_id, asyncio.Lock()):
+        async with self._joining:
             channel = self._channels.get(study_id)
             if channel is None:
                 position = await to_thread.run_sync(
@@ -175,36 +175,42 @@ class EventFeed:
     def _drop(self, channel: _Channel) -> None:
         if self._channels.get(channel.study_id) is channel:
             del self._channels[channel.study_id]
-            self._opening.pop(channel.study_id, None)
         if channel.task is not None:
             channel.task.cancel()
 
     async def _poll(self, channel: _Channel) -> None:
-        quiet = 0
-        while True:
-            try:
-                page = await self._read(channel.study_id, channel.position)
+        """Read on until nobody is left; whatever ends it otherwise ends its streams, too."""
+        try:
+            quiet = 0
+            while True:
+                page = await self._next_page(channel, quiet)
                 quiet = 0 if page else quiet + 1
-                if quiet and quiet % GONE_CHECK_POLLS == 0:
-                    await to_thread.run_sync(
-                        self._source.last_seq, channel.study_id, limiter=self._threads
-                    )
-            except UnknownStudyError:
-                for subscriber in tuple(channel.subscribers):
-                    subscriber.close()
-                return
-            except ServeTuneError as error:
-                log.warning(
-                    "events cannot be read",
-                    extra={"study": channel.study_id, "error": error.message},
+                for event in page:
+                    channel.position = event.seq
+                    for subscriber in channel.subscribers:
+                        subscriber.put(event)
+                if len(page) < PAGE:
+                    await asyncio.sleep(self._poll_s)
+        except UnknownStudyError:
+            return
+        finally:
+            for subscriber in tuple(channel.subscribers):
+                subscriber.close()
+
+    async def _next_page(self, channel: _Channel, quiet: int) -> Sequence[Event]:
+        """Nothing while the database is away; raises UnknownStudyError for a deleted study."""
+        try:
+            if quiet and quiet % GONE_CHECK_POLLS == 0:
+                await to_thread.run_sync(
+                    self._source.last_seq, channel.study_id, limiter=self._threads
                 )
-                page = ()
-            for event in page:
-                channel.position = event.seq
-                for subscriber in channel.subscribers:
-                    subscriber.put(event)
-            if len(page) < PAGE:
-                await asyncio.sleep(self._poll_s)
+            return await self._read(channel.study_id, channel.position)
+        except UnknownStudyError:
+            raise
+        except ServeTuneError as error:
+            fields = {"study": channel.study_id, "error": error.message}
+            log.warning("events cannot be read", extra=fields)
+            return ()
 
     async def _read(self, study_id: int, after: int) -> Sequence[Event]:
         return await to_thread.run_sync(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Event
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -21,7 +21,11 @@ from tuner.store.unit_of_work import Store
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything of one application; `forecasting` lets few requests at a time use the model."""
+    """Everything of one application.
+
+    `forecasting` lets few requests at a time use the model; `schema_seen` is set once the
+    database's schema was found current, which takes longer than a probe should.
+    """
 
     settings: ApiSettings
     store: Store
@@ -30,6 +34,7 @@ class Services:
     feed: EventFeed
     failures: RateLimit
     forecasting: BoundedSemaphore
+    schema_seen: Event
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.services import Injected, Services
-from tuner.errors import ServeTuneError
+from tuner.errors import SchemaNotCurrentError, ServeTuneError
 from tuner.store.schema import check
 
 router = APIRouter(tags=["operations"])
@@ -54,11 +54,13 @@ def readiness(services: Services) -> Readiness:
     """Look at everything a request needs."""
     needed = services.settings.needs_worker
     try:
-        check(services.settings.database)
+        if not services.schema_seen.is_set():
+            check(services.settings.database)
+            services.schema_seen.set()
         with services.store.reading() as work:
             workers = len(work.workers.living())
     except ServeTuneError as error:
-        stale = type(error).__name__ == "SchemaNotCurrentError"
+        stale = isinstance(error, SchemaNotCurrentError)
         state: Literal["not current", "not reachable"] = "not current" if stale else "not reachable"
         return Readiness(ready=False, database=state, workers=None, worker_needed=needed)
     return Readiness(

@@ -31,12 +31,6 @@ class RateLimit:
             self._keep(caller, tokens - 1.0 if taken else tokens)
             return 0.0 if taken else (1.0 - tokens) / self._per_s
 
-    def exhausted(self, caller: str) -> float:
-        """How long until there is a token, taking none; 0 when there is."""
-        with self._lock:
-            tokens = self._tokens(caller)
-            return 0.0 if tokens >= 1.0 else (1.0 - tokens) / self._per_s
-
     def _tokens(self, caller: str) -> float:
         now = self._now()
         tokens, at = self._buckets.get(caller, (self._burst, now))
