@@ -13,6 +13,7 @@ from tuner.engine.launcher import ExitStatus
 from tuner.engine.log_lines import LogLine
 from tuner.engine.log_record import LogRecord
 from tuner.engine.memory_signatures import OUT_OF_MEMORY, frame_phase, out_of_memory
+from tuner.engine.phases import latest
 from tuner.engine.signature import Hit, Signature
 from tuner.engine.signatures import SIGNATURES
 from tuner.engine.surroundings_signatures import MORE_HOST_MEMORY
@@ -125,7 +126,7 @@ def _read(case: _Case, candidate: _Candidate) -> Diagnosis:
     after = [line.text for line in record.around(at, 0, _AFTER_LINES)[1:]]
     hit = Hit(candidate.match, "\n".join(before), "\n".join(after), record.facts)
     reading = signature.read(hit)
-    phase = signature.phase or _reached(record, at) or signature.phase_unknown
+    phase = signature.phase or _at_least(_reached(record, at), signature.phase_unknown)
     evidence = record.around(at, *signature.quoted)
     words = {name: text or "?" for name, text in candidate.match.groupdict().items()}
     return _diagnosis(
@@ -140,6 +141,13 @@ def _read(case: _Case, candidate: _Candidate) -> Diagnosis:
         severity=reading.severity,
         tunable=signature.tunable,
     )
+
+
+def _at_least(reached: Phase | None, first: Phase) -> Phase:
+    """Where it had come, but no earlier than such a failure can be."""
+    if reached is None:
+        return first
+    return reached if first is Phase.ANY else latest(first, reached)
 
 
 def _reached(record: LogRecord, at: int) -> Phase | None:
