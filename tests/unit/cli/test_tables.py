@@ -181,6 +181,17 @@ def test_defaults_are_shown_as_the_engine_applied_them() -> None:
         assert shown in text, shown
 
 
+def test_a_cache_sized_in_bytes_is_shown_in_mebibytes_in_place_of_the_utilisation() -> None:
+    sized = trial(1, flags={"max-num-seqs": 8, "kv-cache-memory-bytes": 6 << 20})
+    text = drawn(report(trials=[trial(0), sized]))
+    header = next(line for line in text.splitlines() if "seqs" in line)
+    assert "KV MiB" in header
+    assert "util" not in header
+    row = next(line for line in text.splitlines() if line.strip().startswith("1 "))
+    assert " 6 " in row
+    assert "util" in drawn(report(trials=[trial(0)]))
+
+
 def test_square_brackets_in_texts_survive() -> None:
     text = drawn(report())
     assert "one knob [dropped]" in text
