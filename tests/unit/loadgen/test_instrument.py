@@ -79,6 +79,21 @@ def test_one_late_request_in_a_hundred_is_no_fault_unless_very_late() -> None:
     assert verdict.reasons == ("requests left 60.0 ms late (p99), more than 50.0 ms",)
 
 
+def test_a_single_stall_does_not_spoil_a_window_of_few_requests() -> None:
+    late_once = sent_late(*[0.001] * 43, 0.3)
+    verdict = judge(late_once, ttft_p95_ms=300.0)
+    assert verdict.valid
+    assert verdict.send_lag_p99_ms is not None
+    assert verdict.send_lag_p99_ms > 100  # told as it was
+    twice = judge(sent_late(*[0.001] * 42, 0.3, 0.3), ttft_p95_ms=300.0)
+    assert "(p99)" in " ".join(twice.reasons)
+
+
+def test_of_fewer_than_twenty_requests_none_may_be_late() -> None:
+    verdict = judge(sent_late(*[0.001] * 15, 0.3), ttft_p95_ms=300.0)
+    assert "(p99)" in " ".join(verdict.reasons)
+
+
 def test_on_a_faster_than_real_engine_wall_clock_lateness_weighs_more() -> None:
     # Records are engine time: 0.015 s at ten times real time were 1.5 ms on the wall.
     verdict = judge(sent_late(*[0.015] * 100), time_scale=10.0, ttft_p95_ms=200.0)
@@ -123,6 +138,13 @@ def test_requests_that_were_not_sent_in_time_are_told() -> None:
     rows += [Row(due_s=19.0, outcome=Outcome.NOT_SENT)] * 2
     verdict = judge(result_of(open_segment(), rows))
     assert verdict.reasons == ("only 98.0% of the requests were sent in time",)
+
+
+def test_a_request_that_was_never_sent_is_not_forgiven() -> None:
+    rows = [Row(due_s=10 + i / 20, sent_s=10 + i / 20, frames=(19.0,)) for i in range(43)]
+    rows.append(Row(due_s=19.0, outcome=Outcome.NOT_SENT))
+    (reason,) = judge(result_of(open_segment(), rows)).reasons
+    assert reason == "only 97.7% of the requests were sent in time"
 
 
 def test_the_engines_token_counter_is_compared() -> None:
