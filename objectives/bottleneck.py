@@ -101,7 +101,8 @@ def _bound(seen: _Observed) -> Bound:
         return Bound.KV_CACHE
     if seen.waiting < max(1.0, QUEUE_SHARE * seen.running):
         return Bound.KV_CACHE if seen.kv_usage >= KV_NEARLY_FULL else Bound.UNDER_LOADED
-    if seen.running >= SEQUENCES_NEARLY_FULL * seen.cap:
+    # The gauge is read once a second, often just after a sequence left: one less is full too.
+    if seen.running >= max(1.0, min(SEQUENCES_NEARLY_FULL * seen.cap, seen.cap - 1)):
         return Bound.SEQUENCE_CAP
     if seen.kv_usage >= KV_NEARLY_FULL:
         return Bound.KV_CACHE

@@ -31,8 +31,10 @@ scripts/setup-vllm
 servetune tune --engine vllm {example}
 ```
 
-Measured, nothing is simulated: vLLM 0.32 for CPUs on {machine}, {date}, {minutes:.0f} minutes.
-The model is tiny (a Llama of four layers and five million parameters) and **its weights are
+Measured, nothing is simulated: vLLM 0.32 for CPUs on {machine}, {date},
+{minutes:.0f} minutes (mean load {load:.0f} at the end: what is far above the number of cores came
+from other programs).
+The model is tiny (a Llama of four layers and four million parameters) and **its weights are
 random**. Engine, API server and load generator share the machine's cores. So the table shows that
 the whole path works on a real engine, and how this scheduler behaves here; it says nothing about a
 model of use, or about a GPU.
@@ -43,13 +45,14 @@ model of use, or about a GPU.
 """
 
 
-def page(output: str, *, machine: str, date: str, minutes: float) -> str:
+def page(output: str, *, machine: str, date: str, minutes: float, load: float) -> str:
     """The whole page."""
     return PAGE_TEXT.format(
         example=EXAMPLE,
         machine=machine,
         date=date,
         minutes=minutes,
+        load=load,
         output=without_paths(output, (str(MODEL.resolve()), str(MODEL))),
     )
 
@@ -85,6 +88,7 @@ def main() -> int:
         machine=this_machine(),
         date=datetime.now(UTC).date().isoformat(),
         minutes=(time.monotonic() - begin) / 60,
+        load=os.getloadavg()[2],
     )
     PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {PAGE.relative_to(ROOT)}")

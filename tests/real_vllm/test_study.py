@@ -131,7 +131,8 @@ def test_what_the_engine_applied_is_what_was_asked(finished: Finished) -> None:
         )
         assert facts.max_num_seqs == config.max_num_seqs
         assert facts.max_num_batched_tokens == config.max_num_batched_tokens
-        assert facts.chunked_prefill is (config.enable_chunked_prefill is not False)
+        if config.enable_chunked_prefill is not None:
+            assert facts.chunked_prefill is config.enable_chunked_prefill
         blocks = (config.kv_cache_memory_bytes or 0) // (KV_BYTES_PER_TOKEN * BLOCK_TOKENS)
         assert facts.kv_cache_tokens == blocks * BLOCK_TOKENS
 

@@ -159,8 +159,8 @@ def _kv_tokens(labels: Mapping[str, str], facts: Mapping[str, FactValue]) -> int
 def _chunked(facts: Mapping[str, FactValue], arguments: str) -> bool | None:
     if "max_num_batched_tokens" in facts:
         return True
-    switched_off = re.search(r"enable_chunked_prefill'?[:=] ?False\b", arguments)
-    return False if switched_off else None
+    given = re.search(r"enable_chunked_prefill'?[:=] ?(True|False)\b", arguments)
+    return None if given is None else given[1] == "True"
 
 
 def _argument(arguments: str, name: str) -> int | None:

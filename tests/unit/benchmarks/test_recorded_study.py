@@ -12,14 +12,17 @@ vllm serve {MODEL.resolve()} \\
 
 
 def test_the_page_says_what_was_measured_on_what() -> None:
-    text = page(OUTPUT, machine="2 cores (x86_64), 16 GiB of memory", date="2030-01-31", minutes=9)
-    assert "on 2 cores (x86_64), 16 GiB of memory, 2030-01-31, 9 minutes" in text
+    text = page(
+        OUTPUT, machine="2 cores (x86_64), 16 GiB of memory", date="2030-01-31", minutes=9, load=3
+    )
+    assert "on 2 cores (x86_64), 16 GiB of memory, 2030-01-31,\n9 minutes" in text
+    assert "mean load 3 at the end" in text
     assert "**its weights are\nrandom**" in text
     assert "study tiny-llama-cpu@1: complete" in text
 
 
 def test_no_path_of_the_machine_is_in_it() -> None:
-    text = page(OUTPUT, machine="any", date="2030-01-31", minutes=9)
+    text = page(OUTPUT, machine="any", date="2030-01-31", minutes=9, load=3)
     assert "vllm serve .venv-vllm/model-tiny \\" in text
     assert str(MODEL.resolve()) not in text
     assert str(MODEL) not in text

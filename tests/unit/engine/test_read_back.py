@@ -142,6 +142,8 @@ def test_chunks_switched_off_by_the_user() -> None:
 
     assert engine_facts(log).chunked_prefill is False
     assert engine_facts("INFO [u.py:1] non-default args: {}").chunked_prefill is None
+    asked = "INFO [u.py:1] non-default args: {'enable_chunked_prefill': True}"
+    assert engine_facts(asked).chunked_prefill is True
 
 
 def test_a_simulated_engine_tells_its_start_in_engine_time() -> None:

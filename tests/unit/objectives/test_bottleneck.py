@@ -43,6 +43,8 @@ def saturated(
         (saturated(kv=0.99), Bound.KV_CACHE),
         (saturated(running=128), Bound.SEQUENCE_CAP),
         (saturated(running=128, kv=0.97), Bound.SEQUENCE_CAP),
+        (saturated(running=5, engine=EngineFacts(max_num_seqs=6)), Bound.SEQUENCE_CAP),
+        (saturated(running=4, engine=EngineFacts(max_num_seqs=6)), Bound.TOKEN_BUDGET),
         (saturated(), Bound.TOKEN_BUDGET),
         (saturated(waiting=0), Bound.UNDER_LOADED),
         (saturated(waiting=2), Bound.UNDER_LOADED),
