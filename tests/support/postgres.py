@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -77,6 +77,52 @@ class PostgresServer:
     def execute(self, statement: str, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+
+@dataclass
+class StoppablePostgres(PostgresServer):
+    """A server that a test may take away for a while; it comes back on its port with its data."""
+
+    restart: Callable[[], subprocess.Popen[bytes]] | None = None
+    process: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Stopped at once, as by a crash, for the block."""
+        assert self.process is not None
+        assert self.restart is not None
+        # SIGQUIT is PostgreSQL's immediate shutdown: every connection breaks.
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait(timeout=60)
+        try:
+            yield
+        finally:
+            self.process = self.restart()
+
+
+@contextmanager
+def stoppable_postgres() -> Iterator[StoppablePostgres]:
+    """A server of the test's own."""
+    binaries, account = _binaries(), _unprivileged_account()
+    root = Path(tempfile.mkdtemp(prefix="servetune-postgres-"))
+    try:
+        if account is not None:
+            os.chown(root, account.pw_uid, account.pw_gid)
+        _initialise(binaries, root, account)
+        first, process = _start_on_some_port(binaries, root, account)
+
+        def restart() -> subprocess.Popen[bytes]:
+            return _start(binaries, root, account, first.port)[1]
+
+        server = StoppablePostgres(first.port, root, restart=restart, process=process)
+        try:
+            yield server
+        finally:
+            assert server.process is not None
+            server.process.send_signal(signal.SIGINT)
+            server.process.wait(timeout=60)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager
@@ -161,9 +207,9 @@ def _start_on_some_port(
 
 
 def _start(
-    binaries: Path, root: Path, account: pwd.struct_passwd | None
+    binaries: Path, root: Path, account: pwd.struct_passwd | None, port: int | None = None
 ) -> tuple[PostgresServer, subprocess.Popen[bytes]]:
-    server = PostgresServer(port=_free_port(), socket_directory=root)
+    server = PostgresServer(port=port or _free_port(), socket_directory=root)
     settings = {**_SETTINGS, "port": str(server.port), "unix_socket_directories": str(root)}
     command = [*_as_account(account), str(binaries / "postgres"), "-D", str(root / "data")]
     for name, value in settings.items():
