@@ -19,6 +19,7 @@ def work(settings: Settings, *, once: bool) -> int:
     """Drive studies until told to stop, or until none waits; returns the exit code."""
     level = "info" if settings.log_level == "warning" else settings.log_level
     logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     with open_worker(resolve_locations(settings), once=once) as worker, _drained(worker):
         worker.run()
     return 0
