@@ -29,7 +29,7 @@ def test_nothing_is_lost_told_twice_or_left_running(tmp_path: Path) -> None:
         shutil.copy(tmp_path / "servetune.db", directory / "servetune.db")
         return directory
 
-    done = kill_at_random(fresh, kills=KILLS, seed=7, longest_s=1.2, process="worker")
+    done = kill_at_random(fresh, kills=KILLS, seed=7, longest_s=2.0, process="worker")
     assert done.kills == KILLS
     assert done.studies >= 1
     # A kill before anything was measured would prove little.
