@@ -13,6 +13,7 @@ from api import openapi
 from api.dashboard.assets import installed_assets
 from api.dashboard.pages import dashboard_router
 from api.event_feed import EventFeed
+from api.metrics import ApiMetrics, RequestTimes
 from api.problem import add_handlers
 from api.routes import (
     allowed,
@@ -21,6 +22,7 @@ from api.routes import (
     events,
     handover,
     keys,
+    metrics,
     operations,
     session,
     studies,
@@ -71,6 +73,7 @@ def create_app(settings: ApiSettings, clock: Clock | None = None) -> FastAPI:
     )
     app.state.services = services
     app.include_router(operations.router)
+    app.include_router(metrics.router)
     resources = APIRouter(prefix=PREFIX)
     for module in RESOURCES:
         resources.include_router(module.router)
@@ -82,6 +85,7 @@ def create_app(settings: ApiSettings, clock: Clock | None = None) -> FastAPI:
     app.add_middleware(Unexpected)
     app.add_middleware(Gate, settings=settings, rate=RateLimit(settings.limits.requests_per_minute))
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestTimes, metrics=services.metrics)
     return app
 
 
@@ -99,6 +103,7 @@ def _services(settings: ApiSettings, clock: Clock) -> Services:
         artifacts=ArtifactStore(settings.artifacts),
         clock=clock,
         feed=feed,
+        metrics=ApiMetrics(store, feed, PREFIX),
         failures=RateLimit(settings.limits.failures_per_minute),
         forecasting=BoundedSemaphore(FORECASTS_AT_ONCE),
         schema_seen=Event(),

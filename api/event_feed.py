@@ -95,8 +95,8 @@ class EventFeed:
 
     @property
     def streams(self) -> int:
-        """How many subscribers there are."""
-        return sum(len(channel.subscribers) for channel in self._channels.values())
+        """How many subscribers there are; may be asked from any thread."""
+        return sum(len(channel.subscribers) for channel in tuple(self._channels.values()))
 
     @property
     def pollers(self) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.event_feed import EventFeed
+from api.metrics import ApiMetrics
 from api.problem import RETRY_AFTER_S, ApiError
 from api.security.rate_limit import RateLimit
 from api.settings import ApiSettings
@@ -32,6 +33,7 @@ class Services:
     artifacts: ArtifactStore
     clock: Clock
     feed: EventFeed
+    metrics: ApiMetrics
     failures: RateLimit
     forecasting: BoundedSemaphore
     schema_seen: Event

@@ -16,6 +16,7 @@ from pydantic_settings import (
 )
 
 from tuner.errors import InvalidInputError
+from tuner.logs import LogFormat
 
 
 class Settings(BaseSettings):
@@ -26,9 +27,13 @@ class Settings(BaseSettings):
     database_url: str | None = None
     state_dir: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    log_format: LogFormat = "console"
     host: str = "127.0.0.1"
     port: int = Field(default=8642, ge=0, le=65535)
     allowed_hosts: list[str] = []
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where a worker answers probes and scrapes; nowhere when absent."""
     operator_config: Path | None = None
     server: str | None = None
     api_key: SecretStr | None = None

@@ -27,6 +27,7 @@ from tuner.study.ledger import History, StudyLedger
 from tuner.worker.composition import open_worker
 from tuner.worker.daemon import Worker
 from tuner.worker.locations import Locations
+from tuner.worker.metrics import WorkerMetrics
 from tuner.worker.studies import queue_study
 
 WAIT_S = 60.0
@@ -108,6 +109,7 @@ class Place:
         once: bool = True,
         ttl_s: float = 30.0,
         checkpoint: Checkpoint = no_checkpoint,
+        metrics: WorkerMetrics | None = None,
     ) -> Iterator[RunningWorker]:
         """A worker in a thread; stopped and waited for at the end."""
         with open_worker(
@@ -116,6 +118,7 @@ class Place:
             executor_of=executor.factory,
             ttl_s=ttl_s,
             checkpoint=checkpoint,
+            metrics=metrics,
         ) as worker:
             worker.poll_s = 0.02
             running = RunningWorker(worker)

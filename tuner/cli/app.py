@@ -280,6 +280,24 @@ def diagnose(
 @app.command()
 def worker(
     once: Annotated[bool, typer.Option("--once", help="End when no study waits any more.")] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            min=0,
+            max=65535,
+            help="Answer /metrics, /healthz and /readyz there, 0 for any; nowhere by default. "
+            "[env: SERVETUNE_METRICS_PORT]",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics-host",
+            help="Address for --metrics-port; 127.0.0.1 by default. Nobody is asked for a key. "
+            "[env: SERVETUNE_METRICS_HOST]",
+        ),
+    ] = None,
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
 ) -> None:
@@ -291,7 +309,12 @@ def worker(
     from tuner.cli.working import work
     from tuner.settings import load_settings
 
-    settings = load_settings(database_url=database_url, state_dir=state_dir)
+    settings = load_settings(
+        database_url=database_url,
+        state_dir=state_dir,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
+    )
     raise typer.Exit(work(settings, once=once))
 
 

@@ -19,6 +19,7 @@ from tuner.cli.output import notice
 from tuner.domain.clock import SystemClock
 from tuner.domain.operator_config import OperatorSpec, load_operator
 from tuner.errors import InvalidInputError, StartupError
+from tuner.logs import configure_logs
 from tuner.settings import Settings
 from tuner.store.database import open_database
 from tuner.store.unit_of_work import Store
@@ -32,6 +33,7 @@ CONNECTIONS = 2000
 
 def run_service(settings: Settings, *, worker: bool, authentication: bool) -> int:
     """Serve until asked to stop; the exit code. Raises StartupError, InvalidInputError."""
+    configure_logs(settings.log_level, settings.log_format)
     require_safe_bind(settings.host, authentication=authentication)
     locations = resolve_locations(settings)
     operator = read_operator(settings.operator_config)

@@ -11,6 +11,7 @@ from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.engine.launcher import ProcessIdentity
 from tuner.errors import CancelledError, DatabaseError, StartupError, StudyFailedError
+from tuner.logs import log_fields
 from tuner.store.artifacts import require_space
 from tuner.store.attempts import NewAttempt
 from tuner.store.records import AttemptEnd, AttemptRecord, TrialRecord
@@ -125,7 +126,8 @@ def _execute(
     listener = _Recorder(context, attempt, start_forecast(context.target, trial.config))
     request = _request(context, trial, attempt, measuring)
     try:
-        result = context.executor.execute(request, listener, context.cancellation)
+        with log_fields(trial=trial.number, attempt=attempt.ordinal):
+            result = context.executor.execute(request, listener, context.cancellation)
         if result.outcome is AttemptOutcome.ENVIRONMENT:
             # A full disk makes everything fail in its own way: it is not the machine's fault.
             require_space(context.artifacts.root)

@@ -51,6 +51,7 @@ from tuner.worker.locations import (
     require_database,
     resolve_locations,
 )
+from tuner.worker.metrics import WorkerMetrics
 from tuner.worker.single_measurement import SingleMeasurement, measure_once
 
 __all__ = [
@@ -194,6 +195,7 @@ def open_worker(
     checkpoint: Checkpoint = no_checkpoint,
     executor_of: ExecutorFactory = local_executor,
     ttl_s: float = LEASE_S,
+    metrics: WorkerMetrics | None = None,
 ) -> Iterator[Worker]:
     """A worker of this host, ready to run; an SQLite database that does not exist is created.
 
@@ -204,7 +206,8 @@ def open_worker(
     with _store(locations, clock) as store:
         means = Means(store, locations, clock, checkpoint, executor_of, LONGEST_S)
         observer = observer or SilentObserver()
-        yield Worker(means, visible_gpus(os.environ), observer, ttl_s=ttl_s, once=once)
+        gpus = visible_gpus(os.environ)
+        yield Worker(means, gpus, observer, metrics, ttl_s=ttl_s, once=once)
 
 
 def load_history(reference: str, locations: Locations) -> History:

@@ -21,6 +21,7 @@ from tuner.errors import (
     StartupError,
     UnknownStudyError,
 )
+from tuner.logs import log_fields
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.leases import LEASE_S, Claim
 from tuner.store.records import HeldLease, StudyRecord
@@ -32,6 +33,8 @@ from tuner.study.progress import Observer, SilentObserver
 from tuner.study.stored_study import ORIGIN_FILE, base_dir_of, stored_spec
 from tuner.worker.driver import Means, StudyDriver
 from tuner.worker.identity import enlisted, leases_of_the_dead
+from tuner.worker.metered import MeteredObserver
+from tuner.worker.metrics import WorkerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,7 @@ class Worker:
     means: Means
     gpus: tuple[str, ...] = ()
     observer: Observer = field(default_factory=SilentObserver)
+    metrics: WorkerMetrics | None = None
     ttl_s: float = LEASE_S
     poll_s: float = POLL_S
     once: bool = False
@@ -160,6 +164,10 @@ class Worker:
             self._beaten_s = now
 
     def _drive(self, claim: Claim, study: StudyRecord) -> None:
+        with log_fields(study=study.reference):
+            self._drive_logged(claim, study)
+
+    def _drive_logged(self, claim: Claim, study: StudyRecord) -> None:
         logger.info("driving %s", study.reference)
         self._beaten_s = None
         self._current = cancellation = Cancellation()
@@ -171,6 +179,8 @@ class Worker:
             logger.info("%s rests: %s", study.reference, error.message)
         except LeaseLostError as error:
             logger.warning("%s: %s", study.reference, error.message)
+            if self.metrics is not None:
+                self.metrics.lease_lost()
         except (DatabaseError, StartupError) as error:
             logger.warning("%s: %s; it is tried again later", study.reference, error.message)
             self._put_off(study)
@@ -198,8 +208,11 @@ class Worker:
         except ServeTuneError as error:
             self._fail(claim, study, error.message)
             raise
+        observer = self.observer
+        if self.metrics is not None:
+            observer = MeteredObserver(observer, self.metrics, spec)
         driver = StudyDriver(
-            self.means, claim, spec, base_dir, known, self.observer, cancellation, StudyState.QUEUED
+            self.means, claim, spec, base_dir, known, observer, cancellation, StudyState.QUEUED
         )
         driver.drive(study)
 

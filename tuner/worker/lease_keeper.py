@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -54,7 +56,9 @@ class LeaseKeeper:
         self._closed = threading.Event()
         self._renew_at = self._report_at = 0.0
         self._away = False
-        self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
+        # What the thread logs is of the same study.
+        keep = partial(copy_context().run, self._keep)
+        self._thread = threading.Thread(target=keep, name="lease-keeper", daemon=True)
 
     def __enter__(self) -> Self:
         self._renew_at = self._clock.monotonic() + self._claim.ttl_s / RENEWALS_PER_LEASE

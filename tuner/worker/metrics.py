@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from datetime import datetime
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, Info, ProcessCollector
 
 from tuner.domain.events import Event, EventKind
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
@@ -13,6 +15,16 @@ PHASE_BUCKETS_S = (0.5, 1, 2, 5, 10, 20, 40, 60, 90, 120, 180, 300, 600, 1200)
 """From an embedded engine's start to the loading of a large model from a slow disk."""
 
 SECONDS_PER_MINUTE = 60.0
+
+
+def worker_registry() -> CollectorRegistry:
+    """A registry of this process that says what runs here."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    Info("servetune_build", "What is running.", registry=registry).info(
+        {"version": version("servetune"), "python": platform.python_version()}
+    )
+    return registry
 
 
 class WorkerMetrics:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from tests.support.study_runs import assert_whole, document, optuna_trials
 from tests.support.worker_runs import HeldExecutor, Place, until
@@ -21,8 +24,11 @@ from tuner.domain.states import (
     WorkerState,
 )
 from tuner.errors import AlreadyDrivenError, StudyStateError
+from tuner.logs import JsonFormatter
 from tuner.store.records import HeldLease
+from tuner.store.workers import WorkerIdentity
 from tuner.worker.composition import resume_study
+from tuner.worker.metrics import WorkerMetrics
 from tuner.worker.studies import remove_study, stop_study, try_configuration
 
 SECOND_ATTEMPT = 2
@@ -340,3 +346,60 @@ def test_what_the_worker_does_can_be_seen_while_it_does_it(place: Place) -> None
             ]
             assert [lease.token for lease in work.leases.held()] == claims == [1]
             assert isinstance(work.leases.held()[0], HeldLease)
+
+
+def test_what_a_worker_did_is_counted_as_simulated(place: Place) -> None:
+    place.queue()
+    registry = CollectorRegistry()
+    with place.worker(HeldExecutor(), metrics=WorkerMetrics(registry)) as running:
+        running.join()
+    starts = {
+        sample.labels["purpose"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "servetune_engine_starts_total"
+    }
+    simulated = [
+        sample.labels["simulated"]
+        for family in registry.collect()
+        for sample in family.samples
+        if "simulated" in sample.labels
+    ]
+    assert sum(starts.values()) == len(place.history().attempts)
+    assert set(simulated) == {"true"}
+
+
+def test_a_lease_that_another_worker_took_is_counted(place: Place) -> None:
+    place.queue()
+    registry = CollectorRegistry()
+    executor = HeldExecutor(hold=SECOND_ATTEMPT)
+    with place.worker(executor, metrics=WorkerMetrics(registry)) as running:
+        assert executor.holding.wait(60)
+        with place.store() as store, store.writing() as work:
+            work.workers.register(WorkerIdentity("thief", "elsewhere", None, 1, 1, "0"))
+            work.leases.claim("thief", 30.0, dead=work.leases.held())
+        running.join()
+    assert registry.get_sample_value("servetune_lease_losses_total") == 1
+
+
+def test_records_of_a_driven_study_name_it(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    place.queue()
+    formatter = JsonFormatter()
+    lines: list[dict[str, object]] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(json.loads(formatter.format(record)))
+
+    handler = Keep()
+    logging.getLogger("tuner.worker").addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO, "tuner.worker"), place.worker(HeldExecutor()) as running:
+            running.join()
+    finally:
+        logging.getLogger("tuner.worker").removeHandler(handler)
+    driven = [line for line in lines if "driving" in str(line["event"])]
+    assert [line["study"] for line in driven] == ["crash@1"]
+    waiting = [line for line in lines if "waits for studies" in str(line["event"])]
+    assert waiting
+    assert "study" not in waiting[0]
