@@ -22,4 +22,4 @@ format: ## Format the code and sort imports
 	@.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 clean: ## Remove the virtual environment, caches and the demo's database
-	rm -rf .venv .servetune .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-vllm .servetune .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
