@@ -35,6 +35,7 @@ from tuner.worker.driver import Means, StudyDriver
 from tuner.worker.identity import enlisted, leases_of_the_dead
 from tuner.worker.metered import MeteredObserver
 from tuner.worker.metrics import WorkerMetrics
+from tuner.worker.orphans import end_orphans
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +102,8 @@ class Worker:
     def _next(self, me: WorkerIdentity) -> tuple[Claim, StudyRecord] | None:
         try:
             found = self._claim(me)
-            self._beat(me)
+            if found is None:
+                self._beat(me)
         except DatabaseError as error:
             if self.once:
                 raise
@@ -162,6 +164,7 @@ class Worker:
             with self.means.store.writing() as work:
                 work.workers.beat(me.id, WorkerState.IDLE)
             self._beaten_s = now
+            end_orphans(self.means.store, me, self.means.clock)
 
     def _drive(self, claim: Claim, study: StudyRecord) -> None:
         with log_fields(study=study.reference):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.support.ledger import new_trial
 from tests.support.study_runs import assert_whole, document, optuna_trials
 from tests.support.worker_runs import HeldExecutor, Place, until
 from tuner.domain.engine_config import EngineConfig
@@ -23,9 +26,11 @@ from tuner.domain.states import (
     TrialState,
     WorkerState,
 )
+from tuner.engine.process_tree import read_process
 from tuner.errors import AlreadyDrivenError, StudyStateError
 from tuner.logs import JsonFormatter
-from tuner.store.records import HeldLease
+from tuner.store.attempts import NewAttempt
+from tuner.store.records import HeldLease, ProcessRecord
 from tuner.store.workers import WorkerIdentity
 from tuner.worker.composition import resume_study
 from tuner.worker.metrics import WorkerMetrics
@@ -323,6 +328,28 @@ def test_a_deleted_study_leaves_neither_rows_nor_files_nor_a_ledger(
         optuna_trials(tmp_path, history)
     with place.store() as store, store.reading() as work:
         assert work.studies.all() == ()
+
+
+def test_an_engine_left_by_a_study_that_rests_is_ended(place: Place) -> None:
+    """Its driver and guard are dead, and a user stopped the study before anybody took it over."""
+    place.queue()
+    sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    found = read_process(sleeper.pid)
+    assert found is not None
+    left = ProcessRecord(found.pid, found.start_ticks)
+    with place.store() as store, store.writing() as work:
+        work.trials.propose(1, new_trial(origin=TrialOrigin.BASELINE))
+        here = NewAttempt(AttemptPurpose.SEARCH, 0, host=socket.gethostname())
+        attempt = work.attempts.start(1, 0, here)
+        work.attempts.set_processes(attempt.id, guard=left, engine=left, port=9)
+        work.requests.stop(1, StudyRequest.CANCEL)
+    with place.worker(HeldExecutor()) as running:
+        running.join()
+    assert sleeper.wait(10) != 0
+    (attempt,) = place.history().attempts
+    study = place.history().study
+    assert attempt.outcome is AttemptOutcome.LOST
+    assert (study.state, study.lease) == (StudyState.CANCELLED, None)
 
 
 def test_what_the_worker_does_can_be_seen_while_it_does_it(place: Place) -> None:

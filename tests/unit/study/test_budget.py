@@ -64,6 +64,12 @@ def test_only_whole_attempts_tell_how_long_one_takes() -> None:
     assert spent([], attempts[1:], gpu_count=1, time_scale=1).mean_attempt_s is None
 
 
+def test_a_clock_set_back_gives_no_time_back() -> None:
+    attempts = [attempt_record(1, 0, seconds=60), attempt_record(2, 0, seconds=-3600)]
+    account = spent([], attempts, gpu_count=1, time_scale=1)
+    assert account.gpu_minutes == pytest.approx(1.0)
+
+
 def test_an_attempt_still_running_is_not_counted() -> None:
     running = attempt_record(1, 0, seconds=None, outcome=AttemptOutcome.RUNNING)
     assert spent([], [running], gpu_count=1, time_scale=1).starts == 0
