@@ -21,7 +21,7 @@ from tests.support.command import servetune
 from tests.support.service_process import service
 from tuner.domain.states import StudyState
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 SUBSCRIBERS = 200
 EVENTS = 60
@@ -58,7 +58,7 @@ def test_the_first_key_is_in_a_file_of_this_user_and_nowhere_else(tmp_path: Path
         assert again.key == ""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_subscriber_gets_every_event_once_and_in_order(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -133,7 +133,7 @@ def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
         )
         watcher.start()
         assert command("study", "cancel", "chat").returncode == 0
-        watcher.join(100)
+        watcher.join(250)
         assert [json.loads(line)["seq"] for line in watched] == [1, 2, 3]
         assert command("study", "delete", "-y", "chat").returncode == 0
         del remote["SERVETUNE_API_KEY"]
