@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tuner.domain.engine_config import EngineConfig, FlagValue
 from tuner.domain.flag_catalogue import (
@@ -75,6 +76,7 @@ def default_utilization(version: str | None = None) -> float:
     return value
 
 
+@lru_cache(maxsize=64)
 def engine_defaults(
     gpu_memory_gib: float | None,
     gpu_name: str | None,

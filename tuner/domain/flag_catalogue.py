@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -248,6 +249,7 @@ def managed_flags() -> frozenset[str]:
     return frozenset(f.name for f in catalogue().flags.values() if f.managed)
 
 
+@lru_cache(maxsize=256)
 def version_tuple(version: str) -> tuple[int, int, int] | None:
     """`0.20.2rc1+cu130` as (0, 20, 2); None for a version that has no number in front."""
     match = _VERSION.match(version)
