@@ -143,6 +143,32 @@ def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
     assert list(state_dir.iterdir()) == []
 
 
+def test_tuning_there_follows_the_study_and_prints_its_report(tmp_path: Path) -> None:
+    document = tmp_path / "study.json"
+    document.write_text(json.dumps(SIMULATED))
+    with service(tmp_path) as running:
+        extra = {"SERVETUNE_SERVER": running.url, "SERVETUNE_API_KEY": running.key}
+        done: list[subprocess.CompletedProcess[str]] = []
+
+        def tune() -> None:
+            arguments = ("tune", str(document), "-o", "json")
+            done.append(servetune(*arguments, state_dir=tmp_path / "elsewhere", cwd=None, **extra))
+
+        follower = threading.Thread(target=tune)
+        follower.start()
+        url = f"sqlite:///{tmp_path / 'servetune.db'}"
+        with store_at(url) as store:
+            while True:  # as a worker would, once the study is there
+                with store.writing() as work:
+                    waiting = work.leases.claim("stand-in")
+                    if waiting is not None:
+                        work.studies.set_state(waiting.study_id, StudyState.COMPLETE)
+                        break
+        follower.join(250)
+    assert done[0].returncode == 0, done[0].stderr
+    assert json.loads(done[0].stdout)["study"]["state"] == "complete"
+
+
 def test_a_port_that_is_taken_is_a_start_up_failure(tmp_path: Path) -> None:
     with service(tmp_path) as running:
         port = str(urlsplit(running.url).port)
