@@ -14,7 +14,7 @@ test: ## Set up, then run every test
 test-vllm: ## Set up a real vLLM for CPUs and a tiny model, then run the tests against it
 	@scripts/test-vllm
 
-check: ## Lint, format, types, import contracts, generated files
+check: ## Lint, format, types, import contracts, generated files, deploy/
 	@scripts/check
 
 format: ## Format the code and sort imports

@@ -53,6 +53,8 @@ def configure_logs(level: str, form: LogFormat, stream: TextIO | None = None) ->
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # It tells of each connection what kind of database it is.
+    logging.getLogger("alembic").setLevel(max(logging.WARNING, root.level))
     return handler
 
 

@@ -157,13 +157,14 @@ def test_secrets_are_masked_wherever_they_stand(text: str, secret: str) -> None:
 
 @contextmanager
 def root_restored() -> Iterator[logging.Logger]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
+    root, alembic = logging.getLogger(), logging.getLogger("alembic")
+    handlers, level, quiet = list(root.handlers), root.level, alembic.level
     try:
         yield root
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+        alembic.setLevel(quiet)
 
 
 @pytest.mark.parametrize(("form", "start"), [("json", "{"), ("console", "20")])

@@ -28,7 +28,6 @@ def work(settings: Settings, *, once: bool) -> int:
     """Drive studies until told to stop, or until none waits; returns the exit code."""
     level = "info" if settings.log_level == "warning" else settings.log_level
     configure_logs(level, settings.log_format)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     locations, registry = resolve_locations(settings), worker_registry()
     with (
         open_worker(locations, once=once, metrics=WorkerMetrics(registry)) as worker,
