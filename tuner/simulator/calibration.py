@@ -70,6 +70,8 @@ class ObservedLoad:
     tpot_p50_s: float | None = None
     tpot_mean_s: float | None = None
     window: tuple[float, float] | None = None
+    turnaround_s: float = 0.0
+    """In a closed loop: from the end of an answer to the next request's arrival."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def _load_ratios(machine: Machine, load: ObservedLoad, hardware: Hardware) -> di
         hardware,
         concurrency=load.concurrency,
         until_s=None if load.window is None else load.window[1],
+        turnaround_s=load.turnaround_s,
     )
     rate, ttft_s, tpot_s = seen_in(run, load.window)
     predicted = {

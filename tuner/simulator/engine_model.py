@@ -20,6 +20,7 @@ from tuner.simulator.hardware import Hardware
 from tuner.simulator.kernel_state import Costs, State
 from tuner.simulator.limits import EngineLimits, engine_limits
 from tuner.simulator.load_kernel import (
+    NEVER,
     RAN_OUT_OF_MEMORY,
     RECORD_FULL,
     STALLED,
@@ -53,6 +54,7 @@ class _Job:
     ordered: tuple[EngineRequest, ...]
     max_in_flight: int
     until_s: float
+    turnaround_s: float
 
 
 def simulate(
@@ -67,14 +69,17 @@ def simulate(
     concurrency: int | None = None,
     backend: Backend = "auto",
     until_s: float | None = None,
+    turnaround_s: float = 0.0,
 ) -> SimulatedRun:
     """Serve `requests` under an effective configuration until all are done.
 
     Open loop by their arrival times; with `concurrency` a closed loop, in which arrival times only
-    give the order. With `until_s` the run stops some steps after that moment, whatever is left
-    unfinished; until then nothing differs from the whole run. `backend` `auto` runs compiled once
-    `warm_up` was called, interpreted before; the results do not depend on it. Raises
-    InvalidInputError for a prompt that leaves no room for output within max_model_len.
+    give the order; its clients take `turnaround_s` from the end of an answer to the next request
+    (however short, it makes the request miss the step that starts there). With `until_s` the run
+    stops some steps after that moment, whatever is left unfinished; until then nothing differs from
+    the whole run. `backend` `auto` runs compiled once `warm_up` was called, interpreted before; the
+    results do not depend on it. Raises InvalidInputError for a prompt that leaves no room for
+    output within max_model_len.
     """
     hardware = hardware or Hardware.nominal()
     memory = memory_account(gpu, count, model, config, max_model_len, hardware)
@@ -96,6 +101,7 @@ def simulate(
         ordered,
         _UNLIMITED if concurrency is None else concurrency,
         float("inf") if until_s is None else until_s,
+        0.0 if concurrency is None else turnaround_s,
     )
     return _run(job, tuple(r.request_id for r in requests), backend)
 
@@ -174,7 +180,21 @@ def _load(job: _Job) -> Load:
     nan = [float("nan")] * len(job.ordered)
     closed = job.max_in_flight != _UNLIMITED
     arrivals = [0.0 if closed else r.arrival_s for r in job.ordered]
-    return Load(arrivals, list(nan), list(nan), list(nan), [0.0] * len(nan), [0.0], [0])
+    released = len(arrivals)
+    if job.turnaround_s > 0.0:
+        released = min(job.max_in_flight, released)
+        arrivals[released:] = [NEVER] * (len(arrivals) - released)
+    return Load(
+        arrivals,
+        list(nan),
+        list(nan),
+        list(nan),
+        [0.0] * len(nan),
+        [0.0],
+        [0],
+        [job.turnaround_s],
+        [released],
+    )
 
 
 def _costs(job: _Job, *, arrays: bool) -> Costs:
@@ -210,6 +230,7 @@ _FLOAT_COLUMNS = frozenset(
         "last_s",
         "gap_s",
         "clock",
+        "turnaround_s",
         "start_s",
         "duration_s",
     }

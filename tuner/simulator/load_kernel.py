@@ -30,12 +30,16 @@ DONE = 0
 RECORD_FULL = 1
 STALLED = 2
 RAN_OUT_OF_MEMORY = 3
+NEVER = 1e300
+"""Arrival of a request that nobody has sent yet."""
 
 
 class Load(NamedTuple):
     """Requests in order of arrival and what became of them, in seconds; `clock` is one number.
 
-    `following` holds the index of the next request to enter.
+    `following` holds the index of the next request to enter. In a closed loop whose clients need
+    `turnaround_s` (one number) from an answer to the next request, `released` holds the index of
+    the next one whose arrival is not known yet: until then it is `NEVER`.
     """
 
     arrival_s: list[float]
@@ -45,6 +49,8 @@ class Load(NamedTuple):
     gap_s: list[float]
     clock: list[float]
     following: list[int]
+    turnaround_s: list[float]
+    released: list[int]
 
 
 class StepRecord(NamedTuple):
@@ -72,13 +78,24 @@ def enter_arrived(limits: Limits, state: State, load: Load, max_in_flight: int) 
     in_flight = numbers[N_RUNNING] + numbers[N_WAITING]
     total = len(load.arrival_s)
     while following < total and in_flight < max_in_flight and load.arrival_s[following] <= now:
-        # In a closed loop a request begins when another one has ended.
-        load.entered_s[following] = now if max_in_flight < total else load.arrival_s[following]
+        # In a closed loop a request begins when another one has ended, or some time after.
+        at_once = max_in_flight < total and load.turnaround_s[0] == 0.0
+        load.entered_s[following] = now if at_once else load.arrival_s[following]
         state.order[following] = following
         enqueue(limits, state, following)
         following += 1
         in_flight += 1
     load.following[0] = following
+
+
+def release_next(load: Load, count: int) -> None:
+    """So many answers have ended: their clients send the next requests after the turnaround."""
+    released = load.released[0]
+    last = min(released + count, len(load.arrival_s))
+    while released < last:
+        load.arrival_s[released] = load.clock[0] + load.turnaround_s[0]
+        released += 1
+    load.released[0] = released
 
 
 def record_step(state: State, steps: StepRecord, row: int, start_s: float) -> None:
@@ -150,16 +167,22 @@ def advance_for(source_digest: int) -> Advance:
                     return DONE, row
                 load.clock[0] = load.arrival_s[following]
                 continue
+            before = state.numbers[N_RUNNING] + state.numbers[N_WAITING]
             step(limits, costs, state, num_blocks)
             start_s = load.clock[0]
             if is_stalled(state):
                 if following == total or load.arrival_s[following] <= start_s:
+                    return STALLED, row
+                if load.arrival_s[following] >= NEVER:
                     return STALLED, row
                 load.clock[0] = load.arrival_s[following]
                 continue
             load.clock[0] = start_s + state.duration[0]
             record_step(state, steps, row, start_s)
             record_tokens(state, load, load.clock[0])
+            if load.turnaround_s[0] > 0.0:
+                ended = before - state.numbers[N_RUNNING] - state.numbers[N_WAITING]
+                release_next(load, ended)
             row += 1
             if state.numbers[OUT_OF_MEMORY]:
                 return RAN_OUT_OF_MEMORY, row

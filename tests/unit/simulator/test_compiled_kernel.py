@@ -167,6 +167,9 @@ def test_an_environment_without_numba_has_no_compiled_kernel(
         compiled_kernel.compiled_advance.cache_clear()
 
 
+COMPILING_S = 300
+"""Some 20 s of processor time, on a machine that others use as well."""
+
 PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -197,7 +200,7 @@ def probe(tree: Path, action: str, **environment: str) -> str:
         cwd=tree,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=COMPILING_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -214,6 +217,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.timeout(2 * COMPILING_S)
 def test_importing_the_engine_model_does_not_import_numba(tree: Path) -> None:
     assert probe(tree, "import", HOME=str(tree)) == ""
 
@@ -226,16 +230,19 @@ def unwritable(tree: Path) -> None:
         (tree / "home" / name).write_text("", encoding="utf-8")
 
 
+@pytest.mark.timeout(2 * COMPILING_S)
 def test_where_nothing_is_writable_there_is_no_cache_and_no_complaint(tree: Path) -> None:
     unwritable(tree)
     assert probe(tree, "prepare", HOME=str(tree / "home")) == "None 0 0"
 
 
+@pytest.mark.timeout(2 * COMPILING_S)
 def test_without_a_named_directory_the_cache_lies_beside_the_sources(tree: Path) -> None:
     place = tree / "tuner" / "simulator" / "__pycache__"
     assert probe(tree, "prepare", HOME=str(tree)) == f"{place} 0 0"
 
 
+@pytest.mark.timeout(2 * COMPILING_S)
 def test_the_named_cache_directory_is_used_by_the_next_process(tree: Path) -> None:
     unwritable(tree)
     cache = tree / "cache"

@@ -296,3 +296,42 @@ def test_an_empty_load_only_has_a_memory_account() -> None:
     assert run.memory.num_blocks > 0
     assert run.finished.size == 0
     assert not run.stalled
+
+
+@pytest.mark.parametrize("turnaround_s", [0.001, 0.5])
+def test_a_client_needs_its_time_from_an_answer_to_the_next_request(turnaround_s: float) -> None:
+    load = random_load(60, 5, prompt=(50, 400), output=(5, 40))
+    run = simulate(
+        load, config(32, 1024), H100, 1, LLAMA_8B, 4096, concurrency=4, turnaround_s=turnaround_s
+    )
+    assert run.finished.all()
+    ends = np.sort(run.last_token_s)
+    entered = np.sort(run.entered_s)
+    assert entered[:4].tolist() == [0.0] * 4
+    assert entered[4:] == pytest.approx(ends[:-4] + turnaround_s)
+    assert run.steps.running.max() <= 4
+
+
+def test_without_a_turnaround_the_next_request_is_in_the_next_step() -> None:
+    load = random_load(60, 5, prompt=(50, 400), output=(5, 40))
+    at_once = simulate(load, config(32, 1024), H100, 1, LLAMA_8B, 4096, concurrency=4)
+    later = simulate(
+        load, config(32, 1024), H100, 1, LLAMA_8B, 4096, concurrency=4, turnaround_s=1e-4
+    )
+    assert np.median(later.ttft_s) > 1.2 * np.median(at_once.ttft_s)
+
+
+def test_both_backends_agree_on_a_turnaround() -> None:
+    load = random_load(80, 6, prompt=(50, 900), output=(5, 60))
+    arguments = (load, config(8, 512), H100, 1, LLAMA_8B, 4096)
+    plain = simulate(*arguments, concurrency=12, turnaround_s=0.003, backend="python")
+    compiled = simulate(*arguments, concurrency=12, turnaround_s=0.003, backend="numba")
+    assert plain.entered_s.tolist() == compiled.entered_s.tolist()
+    assert plain.last_token_s.tolist() == compiled.last_token_s.tolist()
+
+
+def test_a_stalled_engine_waits_for_no_client_that_waits_for_it() -> None:
+    load = [EngineRequest(i, 0.0, 300, 5) for i in range(3)]
+    engine = config(4, 256, enable_chunked_prefill=False)
+    run = simulate(load, engine, H100, 1, LLAMA_8B, 4096, concurrency=1, turnaround_s=0.01)
+    assert run.stalled
