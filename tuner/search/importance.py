@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tuner.search.optuna_logging import quiet_optuna
+
 FEWEST_TRIALS = 10
 """Below, the best quarter is two trials and its density estimate says nothing."""
 
@@ -56,6 +58,7 @@ def _evaluate(points: Sequence[ScoredPoint], names: Sequence[str]) -> dict[str, 
             return CategoricalDistribution([False, True])
         return FloatDistribution(min(values), max(values))
 
+    quiet_optuna()
     distributions = {name: distribution(name) for name in names}
     study = optuna.create_study(
         storage=optuna.storages.InMemoryStorage(), direction="maximize", study_name="importance"

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from tuner.domain.states import TrialState
 from tuner.domain.study_spec import StudySpec
+from tuner.domain.well_formed import well_formed
 from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
 from tuner.study.budget import Spent, planned_starts, spent
 from tuner.study.engine_launch import time_scale
@@ -62,9 +63,9 @@ def study_view(
         "incumbent": None if best is None else _brief(best),
         "baseline": None if baseline is None else _brief(baseline),
         "calibration": _copy(study.calibration),
-        "recommendation": _copy(study.recommendation),
-        "failure": _copy(study.failure),
-        "notices": [dict(notice) for notice in study.notices],
+        "recommendation": well_formed(_copy(study.recommendation)),
+        "failure": well_formed(_copy(study.failure)),
+        "notices": well_formed([dict(notice) for notice in study.notices]),
     }
 
 
@@ -122,7 +123,7 @@ def trial_line(trial: TrialRecord) -> JsonObject:
         "score": _copy(trial.score),
         "summary": _copy(trial.summary),
         "prediction": _copy(trial.prediction),
-        "infeasibility": _copy(trial.infeasibility),
+        "infeasibility": well_formed(_copy(trial.infeasibility)),
         "failure_class": None if diagnosis is None else diagnosis.failure_class,
         "created_at": _time(trial.created_at),
         "started_at": _time(trial.started_at),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tuner.domain.well_formed import well_formed
 from tuner.store.records import AttemptRecord, MeasurementRecord, TrialRecord
 from tuner.study.report import attempt_report, failure_report
 from tuner.study.study_view import JsonObject, trial_line
@@ -21,6 +22,6 @@ def trial_view(
     """
     return {
         **trial_line(trial),
-        "diagnosis": failure_report(trial),
+        "diagnosis": well_formed(failure_report(trial)),
         "attempts": [attempt_report(a, measured, read_backs.get(a.id)) for a in attempts],
     }

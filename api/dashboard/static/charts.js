@@ -73,5 +73,5 @@ export function redrawAll() {
 
 /** A chart's place with its name and a text alternative for those who cannot see it. */
 export function chartPlace(label, size = "") {
-  return h("div", { class: `chart ${size}`, role: "img", "aria-label": label });
+  return h("div", { class: `chart ${size}`, role: "group", "aria-label": label });
 }

@@ -44,7 +44,7 @@ class StudyForm {
     const made = choice("engine", "Engine", pairs);
     made.read = () => {
       const [kind, name] = made.control.value.split(/:(.*)/s);
-      return kind === "profile" ? { kind: "vllm", profile: name } : { kind: "simulated", gpu: name, time_scale: 10 };
+      return kind === "profile" ? { kind: "vllm", profile: name } : { kind: "simulated", gpu: name };
     };
     made.control.addEventListener("change", () => { this.showModels(); this.suggestSpace(); });
     return made;
@@ -86,8 +86,9 @@ class StudyForm {
     const rate = number("workload.arrival.rate", "Requests per second", { placeholder: "calibrated", hint: "Empty: the rate at which configurations can be told apart is found on the baseline." });
     const workload = this.workloadField();
     const today = this.baselineFields();
+    const measuring = this.measuringFields();
     const weights = this.weightFields();
-    this.fields = [name, this.engine, this.model, length, workload, rate, ...seqs, ...tokens, chunked, ...memory, ...today, ...weights.fields, mode, ...slo, ...budget];
+    this.fields = [name, this.engine, this.model, length, workload, rate, ...seqs, ...tokens, chunked, ...memory, ...today, ...weights.fields, mode, ...slo, ...budget, ...measuring];
     const group = (title, ...content) => h("fieldset", { class: "stack" }, h("legend", {}, title), content);
     const elements = (list) => h("div", { class: "fields" }, list.map((one) => one.element));
     const formElement = h("form", { class: "stack", novalidate: true, oninput: () => this.changed(), onchange: () => this.changed(), onsubmit: (event) => this.submit(event) },
@@ -96,7 +97,8 @@ class StudyForm {
       group("Search space", elements([...seqs, ...tokens, ...memory, chunked])),
       group("What runs today", h("p", { class: "hint" }, "Whatever is found must beat this. Empty: the engine's own defaults."), elements(today)),
       group("What matters", weights.element, elements([mode, ...slo])),
-      group("Budget", elements(budget)), this.said, h("div", {}, this.start));
+      group("Budget", elements(budget)),
+      h("details", { class: "card" }, h("summary", {}, "Measurement and confirmation"), elements(measuring)), this.said, h("div", {}, this.start));
     return h("div", { class: "stack" }, h("h1", {}, "New study"), h("div", { class: "grid" },
       h("div", { class: "span-7" }, formElement),
       h("aside", { class: "span-5 stack", "aria-label": "The same study as a document" },
@@ -115,6 +117,18 @@ class StudyForm {
 
   baselineFields() {
     return [["max-num-seqs", 1], ["max-num-batched-tokens", 1], ["gpu-memory-utilization", 0.01]].map(([flag, step]) => number(`baseline.flags.${flag}`, flag, { step, placeholder: "default" }));
+  }
+
+  /** What has good defaults; a study on a small machine or a quick look may want others. */
+  measuringFields() {
+    const scale = number("engine.time_scale", "Time scale", { value: 10, min: 1, max: 100, hint: "Engine seconds per second; only the simulated engine can be faster than time." });
+    const readScale = scale.read;
+    scale.read = () => this.engine.read().kind === "simulated" ? readScale() : undefined;
+    return [
+      number("workload.warmup_s", "Warm-up (s)", { placeholder: "10", min: 0 }), number("workload.latency_window_s", "Latency window (s)", { placeholder: "60", min: 1 }),
+      number("workload.capacity_window_s", "Capacity window (s)", { placeholder: "30", min: 1 }), number("confirmation.finalists", "Finalists", { placeholder: "2", step: 1, min: 1 }),
+      number("confirmation.rounds", "Confirmation rounds, at least", { placeholder: "3", step: 1, min: 1 }), scale,
+    ];
   }
 
   weightFields() {

@@ -1,0 +1,157 @@
+"""A finished study put into a store without running it: for pages, lists and their load."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+from objectives.measurement import Measurement
+from tests.support.ledger import out_of_memory
+from tests.support.study_measurements import measurement
+from tuner.domain.document import study_digest
+from tuner.domain.engine_config import EngineConfig
+from tuner.domain.states import (
+    AttemptOutcome,
+    AttemptPurpose,
+    StudyPhase,
+    StudyState,
+    TrialOrigin,
+    TrialState,
+)
+from tuner.domain.study_spec import ObjectiveSpec, StudySpec
+from tuner.store.attempts import NewAttempt
+from tuner.store.records import AttemptEnd
+from tuner.store.trials import NewTrial, TrialEnd
+from tuner.store.unit_of_work import Store, Work
+from tuner.study.intervals import GainInterval
+from tuner.study.load_progress import MEASUREMENT
+from tuner.study.recommendation import Recommendation, Verdict
+from tuner.study.recommendation_document import recommendation_to_dict
+from tuner.study.report import trial_summary
+from tuner.study.series_view import SERIES_FILE
+from tuner.study.trial_score import trial_score
+from tuner.telemetry.exposition import EngineMetric
+from tuner.telemetry.series import MetricSeries, Scrape
+
+DOCUMENT: dict[str, Any] = {
+    "model": {"id": "Qwen/Qwen2.5-7B-Instruct", "max_model_len": 4096},
+    "engine": {"kind": "simulated", "gpu": "L4", "time_scale": 10},
+    "objective": {"slo": {"ttft_ms": 500, "tpot_ms": 50}},
+}
+INFEASIBLE_EVERY = 7
+
+
+def seed_study(
+    store: Store,
+    artifacts: Path,
+    *,
+    name: str = "seeded",
+    trials: int = 12,
+    seed: int = 1,
+    log: str = "INFO engine ready\n",
+    notice: str | None = None,
+    files_of: int = 3,
+) -> int:
+    """The study's id; every seventh trial could not run, the others have measurements.
+
+    The first `files_of` trials have an engine log and metric series on disk.
+    """
+    spec = StudySpec.model_validate({**DOCUMENT, "name": name, "budget": {"trials": trials}})
+    document = spec.model_dump(mode="json")
+    chance = random.Random(seed)
+    with store.writing() as work:
+        study = work.studies.create(name, study_digest(spec), document).study.id
+        work.studies.set_state(study, StudyState.RUNNING)
+    baseline = measurement()
+    for number in range(trials + 1):
+        with store.writing() as work:
+            directory = _trial(work, study, number, chance, spec.objective, baseline)
+        if number < files_of:
+            _files(artifacts / directory, log)
+    with store.writing() as work:
+        if notice is not None:
+            work.studies.add_notice(study, {"kind": "warning", "message": notice})
+        _finish(work, study)
+    return study
+
+
+def _trial(
+    work: Work,
+    study: int,
+    number: int,
+    chance: random.Random,
+    objective: ObjectiveSpec,
+    baseline: Measurement,
+) -> str:
+    flags = {
+        "max-num-seqs": 2 ** chance.randint(3, 10),
+        "max-num-batched-tokens": 2 ** chance.randint(8, 15),
+        "enable-chunked-prefill": chance.random() < 0.7,
+        "gpu-memory-utilization": round(chance.uniform(0.8, 0.96), 3),
+    }
+    origin = TrialOrigin.SAMPLER if number else TrialOrigin.BASELINE
+    coordinates = {"log2_max_num_seqs": math.log2(flags["max-num-seqs"]), "token_budget": 0.5}
+    trial = NewTrial(origin=origin, config=EngineConfig.of(flags), coordinates=coordinates)
+    work.trials.propose(study, trial)
+    attempt = work.attempts.start(
+        study, number, NewAttempt(purpose=AttemptPurpose.SEARCH, workload_seed=0)
+    )
+    end, outcome = _end(number, chance, objective, baseline)
+    work.finish_trial(study, number, end, attempt.id, outcome)
+    return attempt.directory
+
+
+def _end(
+    number: int, chance: random.Random, objective: ObjectiveSpec, baseline: Measurement
+) -> tuple[TrialEnd, AttemptEnd]:
+    if number and number % INFEASIBLE_EVERY == 0:
+        diagnosis = out_of_memory()
+        infeasibility = {"constraint": "memory", "grade": 1.0, "reason": diagnosis.summary}
+        return (
+            TrialEnd(TrialState.INFEASIBLE, diagnosis=diagnosis, infeasibility=infeasibility),
+            AttemptEnd(AttemptOutcome.INFEASIBLE, diagnosis=diagnosis),
+        )
+    found = baseline
+    if number:
+        found = measurement(
+            ttft_ms=400 * chance.lognormvariate(0, 0.4),
+            tpot_ms=40 * chance.lognormvariate(0, 0.2),
+            tokens_per_s=1000 * chance.lognormvariate(0, 0.3),
+        )
+    score = trial_score(objective, found, baseline)
+    return (
+        TrialEnd(TrialState.COMPLETE, score=score, summary=trial_summary(found)),
+        AttemptEnd(AttemptOutcome.MEASURED, measurement=found),
+    )
+
+
+def _files(directory: Path, log: str) -> None:
+    (directory / MEASUREMENT).mkdir(parents=True)
+    (directory / "engine.log").write_text(log)
+    scrapes = tuple(
+        Scrape(float(i), 1e9 + i, {EngineMetric.KV_USAGE: i / 60, EngineMetric.RUNNING: float(i)})
+        for i in range(60)
+    )
+    MetricSeries(scrapes).save(directory / MEASUREMENT / SERIES_FILE)
+
+
+def _finish(work: Work, study: int) -> None:
+    config = work.trials.get(study, 1).config
+    recommendation = Recommendation(
+        verdict=Verdict.BETTER,
+        headline="Trial 1 is better than the baseline by 4.0 to 12.0 %.",
+        reason="The baseline was bound by the cap on sequences.",
+        simulated=True,
+        trial_number=1,
+        config=config,
+        reference_trial=0,
+        reference_is_baseline=True,
+        gain=GainInterval(0.08, 0.04, 0.12, 3, 0.9, 0.02),
+    )
+    for phase in (StudyPhase.SEARCH, StudyPhase.CONFIRMATION, StudyPhase.RECOMMENDATION):
+        work.studies.set_phase(study, phase)
+    work.studies.set_recommendation(study, recommendation_to_dict(recommendation))
+    work.studies.set_phase(study, StudyPhase.DONE)
+    work.studies.set_state(study, StudyState.COMPLETE)
