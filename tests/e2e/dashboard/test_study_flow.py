@@ -72,10 +72,10 @@ def sign_in(page: Page, address: str, key: str) -> None:
 
 def start(page: Page) -> None:
     page.get_by_text("Measurement and confirmation").click()
+    page.get_by_label("Engine", exact=True).select_option("simulated:L4")
+    page.get_by_label("Model", exact=True).select_option("meta-llama/Llama-3.1-8B-Instruct")
     for label, value in FIELDS.items():
         page.get_by_label(label, exact=True).fill(value)
-    page.get_by_label("Model").select_option("meta-llama/Llama-3.1-8B-Instruct")
-    page.get_by_label("Engine").select_option("simulated:L4")
     expect(page.get_by_text("engine starts,")).to_be_visible()
     page.get_by_role("button", name="Start the study").click()
     expect(page.locator("h1")).to_have_text("from-the-form@1")
