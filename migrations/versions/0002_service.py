@@ -26,12 +26,15 @@ _STUDY_COLUMNS = (
     "origin",
 )
 _TRIAL_COLUMNS = ("summary", "requested_by", "failure_class")
+_ATTEMPT_COLUMNS = ("ready_at", "startup_s")
 _TABLES = ("workers", "sessions", "api_keys", "idempotency_keys", "uploads", "audit")
 
 
 def upgrade() -> None:
     _extend_studies()
     _extend_trials()
+    op.add_column("servetune_attempts", _moment("ready_at", nullable=True))
+    op.add_column("servetune_attempts", sa.Column("startup_s", sa.Double(), nullable=True))
     _create_workers()
     _create_keys_and_sessions()
     _create_idempotency_keys()
@@ -44,6 +47,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in _TABLES:
         op.drop_table(f"servetune_{table}")
+    for column in reversed(_ATTEMPT_COLUMNS):
+        op.drop_column("servetune_attempts", column)
     for column in reversed(_TRIAL_COLUMNS):
         op.drop_column("servetune_trials", column)
     for column in reversed(_STUDY_COLUMNS):

@@ -90,13 +90,17 @@ class AttemptRepository:
             change_trial_state(trial, state, self._events, self._clock)
         return attempt_record(row, trial)
 
-    def read_back(self, attempt_id: int, document: JsonObject) -> None:
-        """Tell what a running attempt's engine said of itself and how it compares; an event only.
+    def read_back(
+        self, attempt_id: int, document: JsonObject, *, startup_s: float | None = None
+    ) -> None:
+        """Tell what a running attempt's engine said of itself, ready now, and how it compares.
 
-        ValueError when the attempt has ended.
+        `startup_s` is what the start took in engine seconds. ValueError when the attempt has ended.
         """
         row, trial = self._locked(attempt_id)
         self._require_running(row)
+        row.ready_at = self._clock.now()
+        row.startup_s = startup_s
         self._tell(trial, EventKind.ATTEMPT_READ_BACK, {**_address(row), **document})
 
     def end(self, attempt_id: int, end: AttemptEnd) -> AttemptRecord:

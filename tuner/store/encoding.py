@@ -146,6 +146,8 @@ def attempt_record(row: AttemptRow, trial: TrialRow) -> AttemptRecord:
         diagnosis=diagnosis_from_dict(row.diagnosis),
         started_at=row.started_at,
         ended_at=row.ended_at,
+        ready_at=row.ready_at,
+        startup_s=row.startup_s,
     )
 
 

@@ -124,6 +124,9 @@ class AttemptRow(Base):
     directory: Mapped[str] = mapped_column(String(255))
     diagnosis: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     started_at: Mapped[datetime]
+    ready_at: Mapped[datetime | None]
+    startup_s: Mapped[float | None]
+    """Engine seconds that the start took, as read back once it was ready."""
     ended_at: Mapped[datetime | None]
 
 

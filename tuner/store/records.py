@@ -152,6 +152,9 @@ class AttemptRecord:
     diagnosis: Diagnosis | None
     started_at: datetime
     ended_at: datetime | None
+    ready_at: datetime | None = None
+    startup_s: float | None = None
+    """Engine seconds from launch to ready; None where the engine never was, or did not tell."""
 
 
 @dataclass(frozen=True, slots=True)

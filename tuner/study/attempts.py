@@ -208,7 +208,8 @@ class _Recorder:
         self._context.monitor.entered(state)
 
     def read_back(self, facts: EngineFacts) -> None:
-        self._context.ledger.read_back(self._attempt.id, read_back_document(self._forecast, facts))
+        document = read_back_document(self._forecast, facts)
+        self._context.ledger.read_back(self._attempt.id, document, startup_s=facts.startup_s)
 
     def calibrated(self, calibration: LoadCalibration) -> None:
         self._context.ledger.set_calibration(calibration)

@@ -52,14 +52,27 @@ def spent(
     launched = {a.trial_number for a in attempts if a.purpose is AttemptPurpose.SEARCH}
     counted = [t for t in trials if t.number > 0 and t.state in _KNOWLEDGE and t.number in launched]
     ended = [(a, _lasted_s(a)) for a in attempts if a.ended_at is not None]
-    durations = [lasted_s for _, lasted_s in ended]
+    engine_s = sum(attempt_engine_s(attempt, time_scale) for attempt, _ in ended)
     full = [lasted_s for a, lasted_s in ended if a.outcome is AttemptOutcome.MEASURED]
     return Spent(
         trials=len(counted),
-        starts=len(durations),
-        gpu_minutes=sum(durations) * time_scale * gpu_count / 60,
+        starts=len(ended),
+        gpu_minutes=engine_s * gpu_count / 60,
         mean_attempt_s=sum(full) / len(full) if full else None,
     )
+
+
+def attempt_engine_s(attempt: AttemptRecord, time_scale: float) -> float:
+    """Engine seconds of an ended attempt: the start as the engine told it, the rest by the clock.
+
+    The embedded engine's start takes real seconds that no time scale shortens; what a real engine
+    would have taken for it is told in its log.
+    """
+    whole_s = _lasted_s(attempt) * time_scale
+    if attempt.ready_at is None or attempt.startup_s is None or attempt.ended_at is None:
+        return whole_s
+    served_s = (attempt.ended_at - attempt.ready_at).total_seconds()
+    return attempt.startup_s + max(0.0, served_s) * time_scale
 
 
 def _lasted_s(attempt: AttemptRecord) -> float:

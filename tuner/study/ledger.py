@@ -277,8 +277,12 @@ class StudyLedger:
         else:
             self._publish()
 
-    def read_back(self, attempt_id: int, document: JsonObject) -> None:
-        self._writing(lambda work: work.attempts.read_back(attempt_id, document))
+    def read_back(
+        self, attempt_id: int, document: JsonObject, *, startup_s: float | None = None
+    ) -> None:
+        self._writing(
+            lambda work: work.attempts.read_back(attempt_id, document, startup_s=startup_s)
+        )
 
     def end_attempt(self, attempt_id: int, end: AttemptEnd) -> None:
         def ended(work: Work) -> AttemptRecord | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tuner.domain.states import AttemptPurpose, TrialState
 from tuner.store.records import AttemptRecord, TrialRecord
+from tuner.study.budget import attempt_engine_s
 from tuner.study.trial_score import score_value
 
 SECONDS_PER_MINUTE = 60.0
@@ -47,9 +48,7 @@ def trajectory(
         key=lambda item: item[:2],
     )
     spending = sorted(
-        (a.ended_at, (a.ended_at - a.started_at).total_seconds())
-        for a in attempts
-        if a.ended_at is not None
+        (a.ended_at, attempt_engine_s(a, time_scale)) for a in attempts if a.ended_at is not None
     )
     points: list[TrajectoryPoint] = []
     spent_s, counted = 0.0, 0
@@ -64,7 +63,7 @@ def trajectory(
         points.append(
             TrajectoryPoint(
                 trial=trial.number,
-                gpu_minutes=spent_s * time_scale * gpu_count / SECONDS_PER_MINUTE,
+                gpu_minutes=spent_s * gpu_count / SECONDS_PER_MINUTE,
                 score=value,
                 best_trial=None if best is None else best[1],
                 best_score=None if best is None else best[0],

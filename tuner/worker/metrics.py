@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import datetime
 from importlib.metadata import version
 
@@ -77,8 +78,10 @@ class WorkerMetrics:
             self._running[attempt] = _Phase(TrialState.LAUNCHING.value, event.at, event.at)
         elif event.kind is EventKind.ATTEMPT_STATE and attempt in self._running:
             self._entered(attempt, str(event.payload.get("to")), event.at, label)
+        elif event.kind is EventKind.ATTEMPT_READ_BACK and attempt in self._running:
+            self._running[attempt].ready(event)
         elif event.kind is EventKind.ATTEMPT_ENDED:
-            self._end(attempt, event, gpu_count * time_scale, label)
+            self._end(attempt, event, gpu_count, time_scale, label)
 
     def lease_lost(self) -> None:
         """Another worker has the study now."""
@@ -87,9 +90,11 @@ class WorkerMetrics:
     def _entered(self, attempt: int, phase: str, at: datetime, label: str) -> None:
         before = self._running[attempt]
         self._observe(before, at, label)
-        self._running[attempt] = _Phase(phase, at, before.started_at)
+        before.name, before.entered_at = phase, at
 
-    def _end(self, attempt: int, event: Event, gpus: float, label: str) -> None:
+    def _end(
+        self, attempt: int, event: Event, gpu_count: int, time_scale: float, label: str
+    ) -> None:
         purpose = _purpose(event)
         outcome = _known(event.payload.get("outcome"), {o.value for o in AttemptOutcome})
         failure = str(event.payload.get("failure_class") or "")
@@ -98,8 +103,8 @@ class WorkerMetrics:
         if before is None:
             return  # started under another worker, which is where its time was spent
         self._observe(before, event.at, label)
-        minutes = max(0.0, (event.at - before.started_at).total_seconds()) / SECONDS_PER_MINUTE
-        self._minutes.labels(purpose, label).inc(minutes * gpus)
+        minutes = before.engine_s(event.at, time_scale) / SECONDS_PER_MINUTE
+        self._minutes.labels(purpose, label).inc(minutes * gpu_count)
 
     def _observe(self, phase: _Phase, at: datetime, label: str) -> None:
         """A clock that was set back makes no negative duration."""
@@ -108,14 +113,28 @@ class WorkerMetrics:
 
 
 class _Phase:
-    """Where a running attempt is, since when, and when it started."""
+    """Where a running attempt is, since when, when it started, and when and how its engine did."""
 
-    __slots__ = ("entered_at", "name", "started_at")
+    __slots__ = ("_ready_at", "_startup_s", "entered_at", "name", "started_at")
 
     def __init__(self, name: str, entered_at: datetime, started_at: datetime) -> None:
         self.name = name
         self.entered_at = entered_at
         self.started_at = started_at
+        self._ready_at: datetime | None = None
+        self._startup_s = 0.0
+
+    def ready(self, event: Event) -> None:
+        """Take what the engine told of its start; nothing where it told none."""
+        engine = event.payload.get("engine")
+        startup_s = engine.get("startup_s") if isinstance(engine, Mapping) else None
+        if isinstance(startup_s, int | float):
+            self._ready_at, self._startup_s = event.at, float(startup_s)
+
+    def engine_s(self, until: datetime, time_scale: float) -> float:
+        """As `tuner.study.budget.attempt_engine_s` counts an attempt's engine seconds."""
+        begin = self._ready_at or self.started_at
+        return self._startup_s + max(0.0, (until - begin).total_seconds()) * time_scale
 
 
 def _purpose(event: Event) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 from tests.support.study_records import attempt_record, trial_record
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.domain.study_spec import BudgetSpec, ConfirmationSpec, StudySpec, WorkloadSpec
+from tuner.store.records import AttemptRecord
 from tuner.study.budget import (
     DRAIN_S,
     NOMINAL_STARTUP_S,
     Spent,
+    attempt_engine_s,
     attempt_forecast_s,
     confirmation_starts,
     deadline_passed,
@@ -129,3 +132,31 @@ def test_forecast_of_starts_and_their_length() -> None:
     assert attempt_forecast_s(workload) > NOMINAL_STARTUP_S + load_s
     assert attempt_forecast_s(workload) < NOMINAL_STARTUP_S + load_s + DRAIN_S
     assert ConfirmationSpec().rounds <= ConfirmationSpec().max_rounds
+
+
+def ready(seconds: float, startup_s: float | None) -> AttemptRecord:
+    """An attempt of 60 wall seconds whose engine was ready after `seconds`."""
+    base = attempt_record(1, 0)
+    return dataclasses.replace(
+        base, ready_at=base.started_at + timedelta(seconds=seconds), startup_s=startup_s
+    )
+
+
+def test_a_start_costs_what_the_engine_says_it_took_and_the_rest_runs_at_the_scale() -> None:
+    account = spent([], [ready(10, startup_s=45.0)], gpu_count=2, time_scale=10)
+    assert account.gpu_minutes == pytest.approx((45 + 50 * 10) * 2 / 60)
+
+
+def test_in_real_time_the_start_is_the_wall_time_it_took() -> None:
+    account = spent([], [ready(10, startup_s=10.0)], gpu_count=1, time_scale=1)
+    assert account.gpu_minutes == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("attempt", [ready(10, None), attempt_record(1, 0)])
+def test_an_engine_that_tells_nothing_is_charged_by_the_clock(attempt: AttemptRecord) -> None:
+    assert attempt_engine_s(attempt, 10) == pytest.approx(600)
+
+
+def test_a_clock_set_back_after_the_start_charges_the_start() -> None:
+    attempt = ready(90, startup_s=45.0)
+    assert attempt_engine_s(attempt, 10) == pytest.approx(45)

@@ -87,6 +87,22 @@ def test_an_engine_faster_than_time_is_charged_engine_time() -> None:
     assert registry.get_sample_value("servetune_gpu_minutes_total", labels) == pytest.approx(5.0)
 
 
+def test_a_start_is_charged_as_the_engine_tells_it() -> None:
+    registry = CollectorRegistry()
+    metrics = WorkerMetrics(registry)
+    for seconds, kind, more in (
+        (0, EventKind.ATTEMPT_STARTED, {}),
+        (10, EventKind.ATTEMPT_READ_BACK, {"engine": {"startup_s": 60.0}}),
+        (16, EventKind.ATTEMPT_ENDED, {"outcome": "measured"}),
+    ):
+        payload = {"attempt_id": 1, "purpose": "search", **more}
+        event = Event(1, 1, START + timedelta(seconds=seconds), kind, 0, payload)
+        metrics.happened(event, gpu_count=2, time_scale=10.0, simulated=True)
+    labels = {"purpose": "search", "simulated": "true"}
+    found = registry.get_sample_value("servetune_gpu_minutes_total", labels)
+    assert found == pytest.approx(2 * (60 + 6 * 10) / 60)
+
+
 def test_an_attempt_that_another_worker_started_is_ended_without_a_duration(told: Told) -> None:
     told.event(50, EventKind.ATTEMPT_ENDED, outcome="lost")
     lost = {"outcome": "lost", "failure_class": ""}
