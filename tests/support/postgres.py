@@ -27,7 +27,8 @@ _INSTALLED = Path("/usr/lib/postgresql")
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
+    # A test that stops the server at once must find again what was committed.
+    "synchronous_commit": "on",
     "listen_addresses": "127.0.0.1",
     "max_connections": "100",
     "shared_buffers": "32MB",

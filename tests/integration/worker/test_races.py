@@ -27,6 +27,7 @@ class BriefDriver:
     claim: Any
     spec: Any
     base_dir: Any
+    known: Any
     observer: Any
     cancellation: Any
     resting: Any
@@ -56,7 +57,7 @@ def test_each_study_is_driven_by_one_worker_at_a_time(
         for number in range(1, STUDIES):
             work.studies.create(f"s{number}", "d", model.document, origin=StudyOrigin.API)
     monkeypatch.setattr(daemon, "StudyDriver", BriefDriver)
-    monkeypatch.setattr(daemon, "require_tunable", lambda spec, base_dir: None)
+    monkeypatch.setattr(daemon, "require_tunable", lambda spec, base_dir, version: None)
     with place.worker(HeldExecutor()) as first, place.worker(HeldExecutor()) as second:
         first.join()
         second.join()
