@@ -273,6 +273,7 @@ def test_a_trace_is_described_before_it_is_used(page: Page, seeded: str, tmp_pat
     page.get_by_label("Trace of requests").set_input_files(trace)
     expect(page.get_by_text("60 requests over 59 s")).to_be_visible()
     expect(page.get_by_label("The study as YAML")).to_contain_text("upload:")
-    trace.write_text("nonsense\n")
-    page.get_by_label("Trace of requests").set_input_files(trace)
+    other = tmp_path / "other.csv"
+    other.write_text("nonsense\n")
+    page.get_by_label("Trace of requests").set_input_files(other)
     expect(page.get_by_role("alert")).to_contain_text("The trace cannot be used")

@@ -127,7 +127,8 @@ class StudyForm {
     return [
       number("workload.warmup_s", "Warm-up (s)", { placeholder: "10", min: 0 }), number("workload.latency_window_s", "Latency window (s)", { placeholder: "60", min: 1 }),
       number("workload.capacity_window_s", "Capacity window (s)", { placeholder: "30", min: 1 }), number("confirmation.finalists", "Finalists", { placeholder: "2", step: 1, min: 1 }),
-      number("confirmation.rounds", "Confirmation rounds, at least", { placeholder: "3", step: 1, min: 1 }), scale,
+      number("confirmation.rounds", "Confirmation rounds, at least", { placeholder: "3", step: 1, min: 1 }),
+      number("confirmation.max_rounds", "at most", { step: 1, min: 1, placeholder: "default" }), scale,
     ];
   }
 
