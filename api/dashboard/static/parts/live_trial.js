@@ -33,7 +33,7 @@ export function liveCard(reference) {
     const load = found.load;
     fill(facts, h("strong", {}, `Trial ${found.trial_number}`), stateBadge(found.trial_state),
       ...Object.entries(found.flags ?? {}).map(([name, value]) => h("code", { class: "small" }, `--${name} ${flagValue(value)}`)),
-      load ? h("span", { class: "muted" }, `${load.purpose}: ${duration(load.elapsed_s)} of ${duration(load.total_s)}, ${load.completed} done, ${load.in_flight} in flight${load.failed ? `, ${load.failed} failed` : ""}`) : null);
+      load ? h("span", { class: "muted" }, `${load.segment}: ${duration(load.elapsed_s)} of ${duration(load.total_s)}, ${load.completed} done, ${load.in_flight} in flight${load.failed ? `, ${load.failed} failed` : ""}`) : null);
     await Promise.all([draw(kv, () => usage(found.series ?? [])), draw(latency, () => firstTokens(found.series ?? []))]);
   }
 
