@@ -29,7 +29,7 @@ function sentence({ kind, trial_number: trial, payload }) {
     case "study_created": return "The study was created.";
     case "study_state": return `The study went from ${payload.from} to ${payload.to}${payload.failure?.message ? `: ${payload.failure.message}` : ""}.`;
     case "study_claimed": return "A worker took the study up.";
-    case "study_requested": return payload.requested ? `Somebody asked to ${payload.requested} the study.` : "The request was taken back.";
+    case "study_requested": return `${payload.by ?? "Somebody"} asked to ${payload.request} the study.`;
     case "phase": return `Phase ${payload.to} begins.`;
     case "load_calibrated": return `The load was calibrated${payload.rate_per_s ? ` to ${Number(payload.rate_per_s).toPrecision(3)} requests/s` : ""}.`;
     case "trial_proposed": return `${of}proposed (${String(payload.origin).replaceAll("_", " ")}).`;
