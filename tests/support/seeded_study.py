@@ -26,11 +26,10 @@ from tuner.store.records import AttemptEnd
 from tuner.store.trials import NewTrial, TrialEnd
 from tuner.store.unit_of_work import Store, Work
 from tuner.study.intervals import GainInterval
-from tuner.study.load_progress import MEASUREMENT
+from tuner.study.load_progress import MEASUREMENT, SERIES_FILE
 from tuner.study.recommendation import Recommendation, Verdict
 from tuner.study.recommendation_document import recommendation_to_dict
 from tuner.study.report import trial_summary
-from tuner.study.series_view import SERIES_FILE
 from tuner.study.trial_score import trial_score
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.series import MetricSeries, Scrape

@@ -63,16 +63,28 @@ def spent(
 
 
 def attempt_engine_s(attempt: AttemptRecord, time_scale: float) -> float:
-    """Engine seconds of an ended attempt: the start as the engine told it, the rest by the clock.
+    """Engine seconds of an ended attempt; 0 while it runs."""
+    if attempt.ended_at is None:
+        return 0.0
+    start = (attempt.started_at, attempt.ready_at, attempt.startup_s)
+    return engine_seconds(*start, attempt.ended_at, time_scale)
+
+
+def engine_seconds(
+    started_at: datetime,
+    ready_at: datetime | None,
+    startup_s: float | None,
+    ended_at: datetime,
+    time_scale: float,
+) -> float:
+    """Engine seconds of a run: the start as the engine told it, the rest by the clock.
 
     The embedded engine's start takes real seconds that no time scale shortens; what a real engine
-    would have taken for it is told in its log.
+    would have taken for it is told in its log. A clock that was set back makes no negative time.
     """
-    whole_s = _lasted_s(attempt) * time_scale
-    if attempt.ready_at is None or attempt.startup_s is None or attempt.ended_at is None:
-        return whole_s
-    served_s = (attempt.ended_at - attempt.ready_at).total_seconds()
-    return attempt.startup_s + max(0.0, served_s) * time_scale
+    if ready_at is None or startup_s is None:
+        return max(0.0, (ended_at - started_at).total_seconds()) * time_scale
+    return startup_s + max(0.0, (ended_at - ready_at).total_seconds()) * time_scale
 
 
 def _lasted_s(attempt: AttemptRecord) -> float:

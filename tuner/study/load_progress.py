@@ -14,6 +14,9 @@ from tuner.telemetry.series import Scrape
 MEASUREMENT = "measurement"
 """The load that a score rests on; others calibrate or stress."""
 
+SERIES_FILE = "metrics.json"
+"""The engine's metrics over a load, in the load's own folder."""
+
 
 class ProgressSink(Protocol):
     """Hears of a running load."""

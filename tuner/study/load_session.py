@@ -59,7 +59,7 @@ from tuner.study.engine_launch import time_scale
 from tuner.study.engine_truth import read_truth
 from tuner.study.engine_windows import engine_windows
 from tuner.study.executor import AttemptRequest
-from tuner.study.load_progress import MEASUREMENT, ProgressSink, progress_sink
+from tuner.study.load_progress import MEASUREMENT, SERIES_FILE, ProgressSink, progress_sink
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
@@ -266,7 +266,7 @@ class LoadSession:
         with GpuSampler(self._gpus_of(request), self._clock) as sampler:
             loaded = self.apply(plan, engine, directory, hooks, on_progress)
         loaded = replace(loaded, series=loaded.series.merged(sampler.series()))
-        loaded.series.save(directory / "metrics.json")
+        loaded.series.save(directory / SERIES_FILE)
         _require_whole(loaded.result, plan, purpose)
         return loaded
 

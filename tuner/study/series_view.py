@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.study.load_progress import MEASUREMENT
+from tuner.study.load_progress import MEASUREMENT, SERIES_FILE
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.series import MetricSeries, Scrape
 
-SERIES_FILE = "metrics.json"
 MOST_POINTS = 600
 """More are not seen on any screen."""
 

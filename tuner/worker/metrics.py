@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Info, Proce
 
 from tuner.domain.events import Event, EventKind
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
+from tuner.study.budget import engine_seconds
 
 PHASE_BUCKETS_S = (0.5, 1, 2, 5, 10, 20, 40, 60, 90, 120, 180, 300, 600, 1200)
 """From an embedded engine's start to the loading of a large model from a slow disk."""
@@ -122,7 +123,7 @@ class _Phase:
         self.entered_at = entered_at
         self.started_at = started_at
         self._ready_at: datetime | None = None
-        self._startup_s = 0.0
+        self._startup_s: float | None = None
 
     def ready(self, event: Event) -> None:
         """Take what the engine told of its start; nothing where it told none."""
@@ -132,9 +133,9 @@ class _Phase:
             self._ready_at, self._startup_s = event.at, float(startup_s)
 
     def engine_s(self, until: datetime, time_scale: float) -> float:
-        """As `tuner.study.budget.attempt_engine_s` counts an attempt's engine seconds."""
-        begin = self._ready_at or self.started_at
-        return self._startup_s + max(0.0, (until - begin).total_seconds()) * time_scale
+        """As a study's budget counts an attempt's engine seconds."""
+        start = (self.started_at, self._ready_at, self._startup_s)
+        return engine_seconds(*start, until, time_scale)
 
 
 def _purpose(event: Event) -> str:

@@ -18,9 +18,8 @@ from tuner.store.records import AttemptEnd
 from tuner.store.trials import NewTrial, TrialEnd
 from tuner.store.unit_of_work import Work
 from tuner.store.workers import WorkerIdentity
-from tuner.study.load_progress import MEASUREMENT
+from tuner.study.load_progress import MEASUREMENT, SERIES_FILE
 from tuner.study.report import trial_summary
-from tuner.study.series_view import SERIES_FILE
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.series import MetricSeries, Scrape
 

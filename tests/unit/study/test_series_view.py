@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.study.load_progress import MEASUREMENT
-from tuner.study.series_view import MOST_POINTS, SERIES_FILE, series_points
+from tuner.study.load_progress import MEASUREMENT, SERIES_FILE
+from tuner.study.series_view import MOST_POINTS, series_points
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.series import MetricSeries, Scrape
 

@@ -4,7 +4,7 @@ import { get, studyPath } from "../api.js";
 import { chartPlace, draw, palette } from "../charts.js";
 import { fill, h, table } from "../dom.js";
 import { quantity, reading } from "../format.js";
-import { AXES, LOWER_IS_BETTER, label, unit } from "./quantities.js";
+import { AXES, LOWER_IS_BETTER, label } from "./quantities.js";
 
 const NONE = "none";
 
@@ -56,7 +56,6 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
 function figure(points, choice, trials, marks, limits) {
   const colours = palette();
   const known = points.filter((point) => point.values[choice.x] && point.values[choice.y]);
-  const states = new Map(trials.map((trial) => [trial.number, trial]));
   const best = known.filter((point) => point.on_front);
   const rest = known.filter((point) => !point.on_front);
   const special = [[marks.baseline, "baseline", "square", colours.text], [marks.incumbent, "best so far", "diamond", colours.accent], [marks.recommended, "recommended", "star", colours.good]];
@@ -66,7 +65,7 @@ function figure(points, choice, trials, marks, limits) {
     markers(best, choice, "on the front", colourOf(best, choice, colours), colours),
     ...special.filter(([number]) => number !== null && number !== undefined).map(([number, name, symbol, colour]) =>
       markers(known.filter((point) => point.trial === number), choice, name, { color: colour, size: 19, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
-    infeasible(known, trials, choice, states, colours),
+    infeasible(known, trials, choice, colours),
   ].filter((trace) => trace !== null && trace.x.length > 0);
   return { traces, layout: layout(choice, limits, colours), config: { edits: { shapePosition: true } } };
 }
@@ -119,7 +118,7 @@ function colourOf(points, choice, colours) {
 }
 
 /** Trials that could not run have no place on these axes: they stand along the lower edge. */
-function infeasible(known, trials, choice, states, colours) {
+function infeasible(known, trials, choice, colours) {
   const failed = trials.filter((trial) => trial.state === "infeasible");
   if (!failed.length || !known.length) return null;
   const xs = known.map((point) => point.values[choice.x].value);
@@ -154,6 +153,6 @@ function pointsTable(points, choice, trials, marks) {
   return table("Points of the chart", [
     { label: "Trial", render: (point) => String(point.trial) },
     { label: "", render: (point) => point.failure ?? [point.on_front ? "on the front" : "dominated", role(point.trial) ? `, ${role(point.trial)}` : ""].join("") },
-    ...names.map((name) => ({ label: label(name), number: true, render: (point) => reading(point.values[name], unit(name) === "" ? "" : "") })),
+    ...names.map((name) => ({ label: label(name), number: true, render: (point) => reading(point.values[name]) })),
   ], [...points, ...failed]);
 }

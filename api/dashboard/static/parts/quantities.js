@@ -18,10 +18,6 @@ export function label(name) {
   return unit ? `${words} (${unit})` : words;
 }
 
-export function unit(name) {
-  return QUANTITIES[name]?.[1] ?? "";
-}
-
 /** The searched flags in the order people think of them, then any other. */
 const FLAG_ORDER = ["max-num-seqs", "max-num-batched-tokens", "enable-chunked-prefill", "gpu-memory-utilization"];
 
