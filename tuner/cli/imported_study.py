@@ -139,18 +139,25 @@ def _set_engine(
         scale = {"time_scale": _time_scale(simulated.gpu), "hardware_seed": HARDWARE_SEED, **kept}
         engine = {"kind": "simulated", **devices, **scale, **flags_and_env}
     elif is_new:
-        launcher = {"type": "process", "executable": _executable(parsed, directory)}
-        engine = {"kind": "vllm", "launcher": launcher}
+        engine = {"kind": "vllm", "launcher": _launcher(parsed, directory)}
         if parsed.image is not None:
             study.notes.append(
-                f"the study starts vllm as a process of this host, not in {parsed.image}; "
-                f"for that, write engine.launcher: {{type: docker, image: {parsed.image}}}"
+                f"each start runs {parsed.image} in a container of its own; options of the "
+                "command's container that the engine needs go into engine.launcher "
+                "(docs/launchers.md)"
             )
     env = engine.get("env")
     if parsed.command.env:
         engine["env"] = {**(env if isinstance(env, Mapping) else {}), **dict(parsed.command.env)}
     if engine or given is None:
         study.document["engine"] = engine
+
+
+def _launcher(parsed: ParsedCommand, directory: Path) -> dict[str, str]:
+    """As the command starts it: in its image, or as a process of this host."""
+    if parsed.image is not None:
+        return {"type": "docker", "image": parsed.image}
+    return {"type": "process", "executable": _executable(parsed, directory)}
 
 
 def _executable(parsed: ParsedCommand, directory: Path) -> str:

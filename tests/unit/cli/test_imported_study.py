@@ -13,7 +13,7 @@ from tests.support.unhurried import UNHURRIED
 from tuner.cli.imported_study import ImportedStudy, SimulatedOn, imported_study
 from tuner.cli.study_file import study_of
 from tuner.domain.engine_config import LaunchCommand
-from tuner.domain.study_spec import ProcessLauncherSpec, VllmEngineSpec
+from tuner.domain.study_spec import DockerLauncherSpec, ProcessLauncherSpec, VllmEngineSpec
 from tuner.errors import Fault, InvalidCommandError, InvalidStudyError
 from tuner.export.forms import FORMS, parse_with_notes, render
 
@@ -75,7 +75,6 @@ def test_a_plain_command_has_the_engines_defaults_as_baseline() -> None:
         ("venv/bin/vllm serve a/b", "/srv/models/venv/bin/vllm"),
         ("python3 -m vllm.entrypoints.openai.api_server --model a/b", "vllm"),
         ("/v/bin/python -m vllm.entrypoints.openai.api_server --model a/b", "/v/bin/vllm"),
-        ("docker run --entrypoint /x/vllm vllm/vllm-openai serve a/b", "vllm"),
     ],
 )
 def test_the_executable_is_the_commands(command: str, executable: str) -> None:
@@ -85,9 +84,20 @@ def test_the_executable_is_the_commands(command: str, executable: str) -> None:
     assert engine.launcher.executable == executable
 
 
-def test_a_container_is_said_not_to_be_used() -> None:
-    study = imported("docker run vllm/vllm-openai:v0.9.1 --model a/b")
-    assert any("not in vllm/vllm-openai:v0.9.1" in note for note in study.notes)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run --gpus all vllm/vllm-openai:v0.9.1 --model a/b",
+        "podman run --entrypoint /x/vllm vllm/vllm-openai:v0.9.1 serve a/b",
+    ],
+)
+def test_what_runs_in_an_image_is_tuned_in_it(command: str) -> None:
+    study = imported(command)
+    engine = study_of(study.text, where="test").engine
+    assert isinstance(engine, VllmEngineSpec)
+    assert isinstance(engine.launcher, DockerLauncherSpec)
+    assert engine.launcher.image == "vllm/vllm-openai:v0.9.1"
+    assert any("each start runs vllm/vllm-openai:v0.9.1" in note for note in study.notes)
 
 
 @pytest.mark.parametrize(
