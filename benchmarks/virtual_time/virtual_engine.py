@@ -98,7 +98,8 @@ def start_of(argv: tuple[str, ...], stream: io.StringIO) -> Launch | None:
     """What comes of a command line of the embedded engine; its log goes to `stream`."""
     try:
         arguments = read_arguments(argv[argv.index("serve") + 1 :])
-        model, architecture = resolve_model(arguments.model)
+        dtype = arguments.config.get("dtype")
+        model, architecture = resolve_model(arguments.model, dtype)
     except (InvalidCommandError, ServeTuneError) as error:
         stream.write(f"{USAGE}vllm: error: {error.message}\n")
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.errors import InvalidInputError
@@ -25,6 +25,8 @@ _UNGATED = frozenset(
     }
 )
 _DTYPE_BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "float8_e4m3fn": 1.0}
+_SERVED_BYTES = {"float32": 4.0, "float": 4.0, "float16": 2.0, "half": 2.0, "bfloat16": 2.0}
+"""By the values of vLLM's `--dtype`; `auto` and `default` leave the model's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,15 @@ class ModelGeometry:
             self.linear_params * self.weight_bytes_per_param
             + copies * self.embedding_params * self.dtype_bytes
         )
+
+    def served_as(self, dtype: object) -> ModelGeometry:
+        """The model under vLLM's `--dtype`; quantised weights keep their size."""
+        size = _SERVED_BYTES.get(dtype) if isinstance(dtype, str) else None
+        if size is None or size == self.dtype_bytes:
+            return self
+        plain = self.weight_bytes_per_param == self.dtype_bytes
+        weight = size if plain else self.weight_bytes_per_param
+        return replace(self, dtype_bytes=size, weight_bytes_per_param=weight)
 
     def kv_bytes_per_token(self, bytes_per_value: float | None = None) -> float:
         """KV cache bytes of one token over all layers: 2 · layers · KV heads · head · bytes."""

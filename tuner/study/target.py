@@ -99,6 +99,8 @@ def target_of(spec: StudySpec, base_dir: Path, version: str | None = None) -> Ta
     """
     simulated = isinstance(spec.engine, SimulatedEngineSpec)
     geometry = _geometry(spec.model, base_dir, required=simulated)
+    if geometry is not None:
+        geometry = geometry.served_as(spec.engine.flags.get("dtype"))
     return Target(
         model=_model(spec.model, base_dir),
         fixed=_fixed(spec),

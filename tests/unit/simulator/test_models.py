@@ -215,6 +215,28 @@ def test_single_precision_checkpoints_are_served_in_half() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 4.0), ("half", 2.0), ("auto", 2.0), (None, 2.0), ("int3", 2.0)]
+)
+def test_the_dtype_asked_for_sizes_weights_and_cache(dtype: object, size: float) -> None:
+    own = geometry_from_config("m", config())
+
+    served = own.served_as(dtype)
+
+    assert served.weight_bytes == own.params * size
+    assert served.kv_bytes_per_token() == own.kv_bytes_per_token() * size / 2
+
+
+def test_the_dtype_asked_for_leaves_quantised_weights() -> None:
+    section = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    own = geometry_from_config("m", config(quantization_config=section))
+
+    served = own.served_as("float32")
+
+    assert served.weight_bytes_per_param == own.weight_bytes_per_param
+    assert served.kv_bytes_per_token() == 2 * own.kv_bytes_per_token()
+
+
+@pytest.mark.parametrize(
     "missing", ["num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size"]
 )
 def test_a_missing_key_is_named(missing: str) -> None:

@@ -58,8 +58,16 @@ class Launch:
         return model.costs(self.limits.max_num_batched_tokens, self.account.load_limit)
 
 
-def resolve_model(name: str) -> tuple[ModelGeometry, str]:
-    """Geometry and architecture name; raises ModelUnavailableError in Hugging Face's words."""
+def resolve_model(name: str, dtype: object = None) -> tuple[ModelGeometry, str]:
+    """Geometry under `--dtype`, and architecture name.
+
+    Raises ModelUnavailableError in Hugging Face's words.
+    """
+    model, architecture = _named_model(name)
+    return model.served_as(dtype), architecture
+
+
+def _named_model(name: str) -> tuple[ModelGeometry, str]:
     config_path = Path(name) / "config.json"
     if config_path.is_file():
         config = json.loads(config_path.read_text("utf-8"))

@@ -98,7 +98,8 @@ def _start_engine(arguments: ServeArguments, log: EngineLog, listener: socket.so
     from tuner.simulator.server.injected_failure import with_injected_failure
 
     try:
-        model, architecture = launching.resolve_model(arguments.model)
+        dtype = arguments.config.get("dtype")
+        model, architecture = launching.resolve_model(arguments.model, dtype)
     except launching.ModelUnavailableError as error:
         log.plain(tracebacks.traceback_text(tracebacks.MODEL_PATH, error.message))
         return EXIT_FAILED
