@@ -55,9 +55,28 @@ def _counters(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[
     """Rows of cumulated counters after the last step that had ended by each moment."""
     steps = run.run.steps
     ended = np.searchsorted(steps.start_s + steps.duration_s, moments, side="right")
-    columns = (steps.preempted, steps.emitted, steps.prefill_tokens, steps.prefill_tokens)
-    sums = [np.concatenate(([0], np.cumsum(column)))[ended] for column in columns]
-    return np.stack(sums, axis=1).astype(np.float64)
+    columns = (steps.preempted, steps.emitted, steps.prefill_tokens)
+    preempted, emitted, looked_up = (
+        np.concatenate(([0], np.cumsum(column)))[ended] for column in columns
+    )
+    counters = (preempted, emitted, _prompts_read(run, moments), looked_up)
+    return np.stack(counters, axis=1).astype(np.float64)
+
+
+def _prompts_read(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Prompt tokens by each moment: a request's, once, when its first token comes.
+
+    What is computed again after a preemption counts in the steps' work, not here.
+    """
+    first_s = run.run.first_token_s
+    prompts = np.array(
+        [r.prompt_tokens for r in run.segment.requests[: first_s.size]], dtype=np.float64
+    )
+    begun = np.flatnonzero(~np.isnan(first_s))
+    order = begun[np.argsort(first_s[begun], kind="stable")]
+    read = np.searchsorted(first_s[order], moments, side="right")
+    total: npt.NDArray[np.float64] = np.concatenate(([0.0], np.cumsum(prompts[order])))[read]
+    return total
 
 
 def _gauges(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -60,3 +60,16 @@ def test_an_engine_that_rests_runs_nothing() -> None:
     assert at_end.values[EngineMetric.RUNNING] == 0.0
     assert at_end.values[EngineMetric.KV_USAGE] == 0.0
     assert at_end.values[EngineMetric.GENERATION_TOKENS] == 20.0
+
+
+def test_a_prompt_counts_once_however_often_it_is_computed() -> None:
+    """As vLLM's counter does, and as the client counts: what preemption repeats is no prompt."""
+    launch = started(num_gpu_blocks_override=140, max_num_seqs=32)
+    run = run_segment(launch, OpenLoopSegment(requests(120, 40.0, output=120), 0.5, 3.0, 20.0))
+    series = metric_series((run,), 1.0)
+
+    begun = run.records.first_s <= series.scrapes[-1].monotonic_s
+    read = series.scrapes[-1].values[EngineMetric.PROMPT_TOKENS]
+
+    assert read == run.records.prompt_tokens[begun].sum()
+    assert run.run.steps.prefill_tokens.sum() > read
