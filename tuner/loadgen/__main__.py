@@ -1,4 +1,4 @@
-"""`python -m tuner.loadgen PLAN DIRECTORY`: what `load_process.run_load` starts."""
+"""`python -m tuner.loadgen PLAN DIRECTORY [company]`: what `load_process.run_load` starts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from tuner.domain.precedence import ask_for_precedence
 from tuner.loadgen.generator import generate
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan_file import read_plan
+from tuner.loadgen.rendezvous import COMPANY, HERE, InCompany
 
 EXIT_PARENT_GONE = 75
 
@@ -26,13 +27,17 @@ def main(arguments: Sequence[str]) -> int:
 
     The process ends at once when its standard input closes: then whoever started it is gone.
     """
-    plan_file, directory = arguments
-    threading.Thread(target=_end_with_parent, name="parent-watch", daemon=True).start()
+    plan_file, directory, *company = arguments
+    rendezvous = InCompany(_announce) if company == [COMPANY] else None
+    threading.Thread(
+        target=_heed_parent, args=(rendezvous,), name="parent-watch", daemon=True
+    ).start()
     _allow_many_connections()
     ask_for_precedence()
     # The engine got the same variable. A plan is a file, so the key is not in it.
     api_key = os.environ.get("VLLM_API_KEY")
-    uvloop.run(generate(read_plan(Path(plan_file)), Path(directory), _emit, api_key))
+    plan = read_plan(Path(plan_file))
+    uvloop.run(generate(plan, Path(directory), _emit, api_key, rendezvous))
     return 0
 
 
@@ -41,9 +46,19 @@ def _emit(progress: LoadProgress) -> None:
     sys.stdout.flush()
 
 
-def _end_with_parent() -> None:
-    while os.read(0, 4096):
-        pass
+def _announce() -> None:
+    sys.stdout.write(f"{HERE}\n")
+    sys.stdout.flush()
+
+
+def _heed_parent(rendezvous: InCompany | None) -> None:
+    """Pass on the moments that come on standard input, a line each; end with it."""
+    pending = b""
+    while data := os.read(0, 4096):
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            if rendezvous is not None:
+                rendezvous.tell(float(line))
     os._exit(EXIT_PARENT_GONE)
 
 

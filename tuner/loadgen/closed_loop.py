@@ -38,7 +38,7 @@ class ClosedLoopRun(SegmentRun):
         ramp_s = min(RAMP_S, segment.warmup_s / 2)
         self._build(segment.concurrency)
         await self.settings.transport.prepare(segment.concurrency)
-        self._begin()
+        await self._begin()
         moments_s = [
             self._wall_s(ramp_s * slot / segment.concurrency) for slot in range(segment.concurrency)
         ]

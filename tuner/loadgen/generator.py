@@ -16,6 +16,7 @@ from tuner.loadgen.open_loop import OpenLoopRun
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
 from tuner.loadgen.prefix import Look, PrefixRow, rows_of_log
 from tuner.loadgen.prompts import RequestBodies
+from tuner.loadgen.rendezvous import Alone, Rendezvous
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_tasks
 from tuner.loadgen.stream_fault import StreamFault
@@ -28,7 +29,13 @@ PROGRESS_PERIOD_S = 0.25
 Emit = Callable[[LoadProgress], None]
 
 
-async def generate(plan: LoadPlan, directory: Path, emit: Emit, api_key: str | None = None) -> None:
+async def generate(
+    plan: LoadPlan,
+    directory: Path,
+    emit: Emit,
+    api_key: str | None = None,
+    rendezvous: Rendezvous | None = None,
+) -> None:
     """Run the plan's segments in order and save each when it has ended."""
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
     async with open_transport(url, plan.transport, api_key) as transport:
@@ -40,7 +47,9 @@ async def generate(plan: LoadPlan, directory: Path, emit: Emit, api_key: str | N
             cache_salt=cache_salt,
             named=plan.names_requests,
         )
-        settings = RunSettings(transport, bodies, plan.time_scale, plan.stall_s)
+        settings = RunSettings(
+            transport, bodies, plan.time_scale, plan.stall_s, rendezvous or Alone()
+        )
         for number, segment in enumerate(plan.segments):
             run = segment_run(segment, settings)
             end = await _run_reporting(run, number, segment, emit)

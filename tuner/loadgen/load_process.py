@@ -1,29 +1,24 @@
-"""Runs a load plan in a process of its own, so that nothing here disturbs its clock."""
+"""Runs a load plan in processes of its own, so that nothing here disturbs its clock."""
 
 from __future__ import annotations
 
 import json
-import os
-import queue
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 from tuner.domain.cancellation import Cancellation
 from tuner.errors import LoadGeneratorError
+from tuner.loadgen.generator_processes import (
+    STDERR_NAME,
+    GeneratorProcesses,
+    generator_processes,
+)
 from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
+from tuner.loadgen.partition import most_processes
+from tuner.loadgen.partitioned_load import PartitionedLoad
 from tuner.loadgen.plan import LoadPlan, OpenLoopSegment
-from tuner.loadgen.plan_file import write_plan
 
-PLAN_NAME = "load-plan.json"
-STDERR_NAME = "load-generator.stderr"
-POLL_S = 0.1
 STDERR_TAIL_BYTES = 4096
 GRACE_S = 60.0
 """Wall time beyond the plan's own after which a generator that still runs is stuck."""
@@ -36,85 +31,55 @@ def run_load(
     cancellation: Cancellation,
     on_progress: Callable[[LoadProgress], None],
     engine_alive: Callable[[], bool],
+    processes: int = 1,
 ) -> LoadResult:
-    """Run the plan and return its records; the generator's process has ended when this does.
+    """Run the plan and return its records; the generator's processes have ended when this does.
 
-    Files are left in `directory`, which must exist. When the engine dies, the segments finished
-    until then come back with `engine_lost`. Raises CancelledError, or LoadGeneratorError with the
-    generator's last words.
+    Several processes (no more than the plan can be dealt out to) send together what one would, and
+    leave the same records. Files are left in `directory`, which must exist. When the engine dies,
+    the segments finished until then come back with `engine_lost`. Raises CancelledError, or
+    LoadGeneratorError with the generator's last words.
     """
     cancellation.raise_if_requested()
-    write_plan(plan, directory / PLAN_NAME)
+    load = PartitionedLoad(plan, directory, min(processes, most_processes(plan)))
     deadline_s = time.monotonic() + _longest_s(plan)
-    with _generator(directory) as (process, lines):
+    with generator_processes(load.plans, load.directories) as generators:
         engine_lost = False
-        while not engine_lost:
+        while not engine_lost and not _has_failed(generators):
             cancellation.raise_if_requested()
-            line = _next_line(lines)
-            if line is None:
+            heard = generators.next_line()
+            if heard is None:
                 break
+            part, line = heard
             if line:
-                on_progress(_progress(line, directory))
+                whole = load.take(part, _progress(line, load.directories[part]))
+                if whole is not None:
+                    on_progress(whole)
             if time.monotonic() > deadline_s:
-                raise _failure("did not end in time", directory)
+                raise _failure("did not end in time", load.directories[0])
             engine_lost = not engine_alive()
-        if not engine_lost and process.wait() != 0:
-            raise _failure(f"ended with status {process.returncode}", directory)
+        if not engine_lost:
+            _await_good_end(generators, load)
+    load.merge_finished()
     engine_lost = engine_lost or not engine_alive()
     segments = load_segments(plan, directory)
     if len(segments) < len(plan.segments) and not engine_lost:
         raise _failure(f"left {len(segments)} of {len(plan.segments)} segments", directory)
+    load.clear()
     return LoadResult(segments, plan.time_scale, engine_lost)
 
 
-@contextmanager
-def _generator(
-    directory: Path,
-) -> Iterator[tuple[subprocess.Popen[bytes], queue.Queue[bytes | None]]]:
-    """The generator's process and the lines it writes; on leaving, its whole group is gone.
-
-    It watches its standard input, so it ends by itself when this process is killed.
-    """
-    command = [sys.executable, "-P", "-m", "tuner.loadgen"]
-    with (directory / STDERR_NAME).open("wb") as stderr:
-        process = subprocess.Popen(  # noqa: S603  # our own interpreter and module
-            [*command, str(directory / PLAN_NAME), str(directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    lines: queue.Queue[bytes | None] = queue.Queue()
-    reader = threading.Thread(
-        target=_forward, args=(process.stdout, lines), name="load-progress", daemon=True
-    )
-    reader.start()
-    try:
-        yield process, lines
-    finally:
-        # Not reaped yet, so neither its pid nor its group can belong to somebody else.
-        if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        reader.join()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+def _has_failed(generators: GeneratorProcesses) -> bool:
+    """One that failed keeps the others waiting for ever."""
+    return generators.failed() is not None
 
 
-def _forward(stream: IO[bytes], lines: queue.Queue[bytes | None]) -> None:
-    """Pass lines on, then None when the generator has closed its output."""
-    for line in stream:
-        lines.put(line)
-    lines.put(None)
-
-
-def _next_line(lines: queue.Queue[bytes | None]) -> bytes | None:
-    """A line, None at the end, or nothing (empty) when none came within the polling period."""
-    try:
-        return lines.get(timeout=POLL_S)
-    except queue.Empty:
-        return b""
+def _await_good_end(generators: GeneratorProcesses, load: PartitionedLoad) -> None:
+    if generators.failed() is None:
+        generators.wait()
+    part = generators.failed()
+    if part is not None:
+        raise _failure(f"ended with status {generators.status(part)}", load.directories[part])
 
 
 def _progress(line: bytes, directory: Path) -> LoadProgress:

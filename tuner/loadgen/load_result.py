@@ -32,7 +32,8 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorHealth:
-    """How the generator's process fared during the window. Wall-clock units."""
+    """How the generator's process fared during the window: of several the busiest, the one that
+    stood still longest, and the reads of all. Wall-clock units."""
 
     cpu_share: float
     loop_stall_max_ms: float
@@ -69,6 +70,9 @@ class SegmentReport:
 
     clock_step_ms: float = 0.0
     """By how much the host's clock was set since the generator began, where that harms stamps."""
+
+    processes: int = 1
+    """How many sent the load."""
 
 
 @dataclass(frozen=True, slots=True)

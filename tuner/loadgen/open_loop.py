@@ -36,7 +36,7 @@ class OpenLoopRun(SegmentRun):
         at_once = most_due_within(self._requests, REPLENISHED_S * self.settings.time_scale)
         connections = min(at_once + 1, MOST_KEPT)
         await self.settings.transport.prepare(connections, keep=connections)
-        self._begin()
+        await self._begin()
         moments_s = [self._wall_s(_due_s(request)) for request in self._requests]
         async with asyncio.TaskGroup() as group:
             sender = group.create_task(
@@ -44,6 +44,10 @@ class OpenLoopRun(SegmentRun):
             )
             await self._watch_window()
             await self._until(self._drain_end_s, self._measured_done)
+            if self._stop.is_set():
+                await end_tasks([sender])
+            # The load stays up until the measured requests of every process have ended.
+            await self.settings.rendezvous.meet()
             await end_tasks([sender])
 
     def _ended(self, row: int, outcome: Outcome) -> None:

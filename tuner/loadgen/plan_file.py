@@ -16,6 +16,9 @@ from tuner.loadgen.plan import (
     Segment,
 )
 
+PLAN_NAME = "load-plan.json"
+"""What a plan's file is called beside its records."""
+
 COLUMNS = ("index", "prompt_tokens", "output_tokens", "prompt_seed", "due_s")
 
 

@@ -7,7 +7,7 @@ import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.loadgen.load_result import GeneratorHealth
@@ -15,14 +15,12 @@ from tuner.loadgen.pacing import Pacer, pacer
 from tuner.loadgen.plan import Segment
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.records import Outcome
+from tuner.loadgen.rendezvous import Alone, Rendezvous
 from tuner.loadgen.request_log import RequestLog
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stream_fault import StreamFault
 from tuner.loadgen.transport import Transport
 from tuner.loadgen.watch import LoopMonitor, watch_stalls
-
-LEAD_S = 0.02
-"""Wall time between the last preparation and the segment's first moment."""
 
 FAILURES_IN_A_ROW = 32
 """After that many the engine is not serving: going on would only fill the records with errors."""
@@ -36,6 +34,7 @@ class RunSettings:
     bodies: RequestBodies
     time_scale: float
     stall_s: float
+    rendezvous: Rendezvous = field(default_factory=Alone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +94,9 @@ class SegmentRun(ABC):
     def _ended(self, row: int, outcome: Outcome) -> None:
         """A request is over; not called any more once the segment ends."""
 
-    def _begin(self) -> None:
-        self.start_s = time.monotonic() + LEAD_S
+    async def _begin(self) -> None:
+        """Agree with the load's other processes on the segment's first moment."""
+        self.start_s = await self.settings.rendezvous.meet()
 
     def _send(self, row: int, body: bytes) -> None:
         """Send a request at once; `_ended` follows."""

@@ -9,10 +9,9 @@ from pathlib import Path
 from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.loadgen.attainment import under_slo
-from tuner.loadgen.load_process import PLAN_NAME
 from tuner.loadgen.load_result import records_path
 from tuner.loadgen.plan import OpenLoopSegment
-from tuner.loadgen.plan_file import read_plan
+from tuner.loadgen.plan_file import PLAN_NAME, read_plan
 from tuner.loadgen.records import Records
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord

@@ -9,10 +9,9 @@ from objectives.slo import Slo
 from tests.support.load_records import Row, open_segment, records_of
 from tests.support.study_measurements import measurement
 from tests.support.study_records import attempt_record, measurement_record
-from tuner.loadgen.load_process import PLAN_NAME
 from tuner.loadgen.load_result import records_path
 from tuner.loadgen.plan import LoadPlan
-from tuner.loadgen.plan_file import write_plan
+from tuner.loadgen.plan_file import PLAN_NAME, write_plan
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
 from tuner.study.load_progress import MEASUREMENT
