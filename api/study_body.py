@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from api.problem import ApiError
 from api.services import Services
-from tuner.domain.http_document import HttpContext, load_http_study
+from tuner.domain.http_document import HttpContext, UploadedTrace, load_http_study
 from tuner.domain.study_spec import StudySpec
 from tuner.simulator.gpus import known_gpus
 from tuner.simulator.models import known_models
@@ -70,11 +70,12 @@ def study_of(body: bytes, services: Services) -> StudySpec:
     return load_http_study(text, context)
 
 
-def trace_of(upload_id: str, services: Services) -> str | None:
-    """The file of an upload relative to the artefact store; None when there is none."""
+def trace_of(upload_id: str, services: Services) -> UploadedTrace | None:
+    """An upload as a trace; None when there is none."""
     if not upload_id.isalnum() or not upload_id.isascii() or len(upload_id) > 64:
         return None
     with services.store.reading() as work:
-        if work.uploads.get(upload_id) is None:
-            return None
-    return str(upload_directory(upload_id) / TRACE_FILE)
+        record = work.uploads.get(upload_id)
+    if record is None:
+        return None
+    return UploadedTrace(str(upload_directory(upload_id) / TRACE_FILE), record.format)

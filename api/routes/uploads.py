@@ -17,22 +17,35 @@ from api.services import Injected, Services, computing
 from api.study_body import media_type
 from tuner.errors import Fault, InvalidTraceError
 from tuner.loadgen.trace_description import describe_trace
-from tuner.loadgen.traces import AZURE_COLUMNS, parse_azure_trace
+from tuner.loadgen.traces import parse_trace
 from tuner.store.unit_of_work import Work
 from tuner.store.uploads import TRACE_FILE, NewUpload, UploadRecord, upload_directory
 
 router = APIRouter(prefix="/uploads", tags=["uploads"])
-TRACE_TYPES = ("text/csv", "application/octet-stream")
+TRACE_TYPES = (
+    "text/csv",
+    "application/json",
+    "application/jsonl",
+    "application/x-ndjson",
+    "application/octet-stream",
+)
+UploadFormat = Literal["auto", "azure", "burstgpt", "mooncake", "sharegpt", "vidur", "jsonl"]
+"""Those of study files, less what takes two files."""
 BODY = {
     "requestBody": {
         "required": True,
-        "description": f"CSV with the columns {', '.join(AZURE_COLUMNS)}.",
+        "description": "A trace in one of the formats of docs/workloads.md.",
         "content": {
             "text/csv": {
                 "schema": {"type": "string"},
                 "example": "TIMESTAMP,ContextTokens,GeneratedTokens\n"
                 "2024-05-10 00:00:00.1,374,44\n2024-05-10 00:00:00.9,396,109\n",
-            }
+            },
+            "application/jsonl": {
+                "schema": {"type": "string"},
+                "example": '{"prompt_tokens": 374, "output_tokens": 44, "arrival_s": 0.1}\n'
+                '{"prompt_tokens": 396, "output_tokens": 109, "arrival_s": 0.9}\n',
+            },
         },
     }
 }
@@ -60,7 +73,9 @@ class UploadPage(Page):
 async def trace_body(request: Request) -> bytes:
     """The bytes of a trace; ApiError 415 when they are said to be something else."""
     if media_type(request) not in TRACE_TYPES:
-        raise ApiError(415, "a trace is CSV", hint=f"Content-Type: one of {', '.join(TRACE_TYPES)}")
+        raise ApiError(
+            415, "a trace is CSV or JSON", hint=f"Content-Type: one of {', '.join(TRACE_TYPES)}"
+        )
     return await request.body()
 
 
@@ -84,14 +99,16 @@ def upload_trace(
         str,
         Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,99}$", description="For people; no path."),
     ] = "trace.csv",
-    format: Annotated[Literal["azure"], Query(description="The columns of the file.")] = "azure",
+    format: Annotated[
+        UploadFormat, Query(description="The form of the file; `auto` tells it by its beginning.")
+    ] = "auto",
     key: IdempotencyKey = None,
 ) -> JSONResponse:
     """Check and keep a trace; the same bytes again are the same upload."""
-    description = _described(body, services)
+    described, description = _described(body, format, services)
     upload = NewUpload(
         name=name,
-        format=format,
+        format=described,
         size_bytes=len(body),
         sha256=hashlib.sha256(body).hexdigest(),
         description=description,
@@ -111,16 +128,20 @@ def upload_trace(
     return once(services, principal, key, fingerprint_of(request, body), make)
 
 
-def _described(body: bytes, services: Services) -> dict[str, object]:
+def _described(
+    body: bytes, format: UploadFormat, services: Services
+) -> tuple[str, dict[str, object]]:
+    """The format that was found, and what is in the trace."""
     try:
         with computing(services):
-            trace = parse_azure_trace(body.decode("utf-8-sig"), source="upload")
+            text = body.decode("utf-8-sig")
+            trace = parse_trace(text, source="upload", format=format)
+            return trace.format, describe_trace(trace)
     except UnicodeDecodeError as error:
         raise ApiError(422, f"the trace is not UTF-8 text (byte {error.start})") from None
     except InvalidTraceError as error:
         fault = Fault(error.where or "", error.message, error.hint)
         raise ApiError(422, "the trace cannot be used: see errors", errors=(fault,)) from None
-    return describe_trace(trace)
 
 
 def _require_room(services: Services, upload: NewUpload) -> None:

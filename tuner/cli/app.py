@@ -23,6 +23,7 @@ from tuner.cli.options import (
 from tuner.cli.output import OutputFormat
 from tuner.cli.service_commands import key_app, serve
 from tuner.cli.study_commands import study_app
+from tuner.cli.workload_commands import workload_app
 
 app = typer.Typer(
     name="servetune",
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 database_app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
+app.add_typer(workload_app, name="workload")
 app.add_typer(database_app, name="db")
 app.add_typer(key_app, name="key")
 app.command()(serve)

@@ -34,14 +34,22 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class UploadedTrace:
+    """An upload as a study's trace: its file relative to the artefact store, and its format."""
+
+    file: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
 class HttpContext:
     """What names in a document may stand for.
 
-    `trace_of` gives an upload's file relative to the artefact store; None when there is none.
+    `trace_of` gives what an upload is; None when there is none.
     """
 
     operator: OperatorSpec
-    trace_of: Callable[[str], str | None]
+    trace_of: Callable[[str], UploadedTrace | None]
     known_gpus: Collection[str] | None = None
     known_models: Collection[str] | None = None
 
@@ -223,8 +231,10 @@ def _with_model(given: dict[str, Any], model: AllowedModelSpec) -> dict[str, Any
 def _with_upload(workload: Values, context: HttpContext) -> dict[str, Any]:
     rest = {k: v for k, v in workload.items() if k != "upload"}
     name = workload["upload"]
-    file = context.trace_of(name) if isinstance(name, str) else None
-    return rest if file is None or "trace" in rest else {**rest, "trace": {"file": file}}
+    found = context.trace_of(name) if isinstance(name, str) else None
+    if found is None or "trace" in rest:
+        return rest
+    return {**rest, "trace": {"file": found.file, "format": found.format}}
 
 
 def http_form(document: Values, operator: OperatorSpec) -> dict[str, Any]:

@@ -264,15 +264,22 @@ class LengthsSpec(Strict):
     """Tokens that a request generates, exactly."""
 
 
+TraceFormat = Literal[
+    "auto", "azure", "burstgpt", "mooncake", "sharegpt", "servegen", "vidur", "jsonl"
+]
+
+
 class TraceSpec(Strict):
-    """Recorded requests."""
+    """Recorded requests; docs/workloads.md describes the formats."""
 
     file: Annotated[str, Field(min_length=1, max_length=4096)]
     """Path relative to the study file, or `builtin:NAME` for a trace shipped with ServeTune."""
-    format: Literal["azure"] = "azure"
-    """Columns of the file: `azure` is TIMESTAMP, ContextTokens, GeneratedTokens."""
+    format: TraceFormat = "auto"
+    """Form of the file; `auto` tells it by its beginning."""
     scale: Positive = 1.0
-    """The recorded arrival rate is multiplied by this."""
+    """The recorded arrival rate is multiplied by this: 2 replays an hour in half an hour."""
+    keep: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
+    """Share of the requests that is kept, drawn at random; of conversations, whole ones."""
 
 
 class ArrivalSpec(Strict):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from tuner.domain.study_spec import LognormalLength
 from tuner.loadgen.lengths import IntArray, draw_lengths
-from tuner.loadgen.traces import read_azure_trace
+from tuner.loadgen.trace import PromptBlocks
+from tuner.loadgen.traces import read_trace
 
 CHAT_TRACE = "builtin:azure-conv-2023"
 POOL_SIZE = 4096
@@ -27,17 +28,21 @@ MIXED_LONG_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LengthPool:
-    """Requests to take from, before they are cut to the context. `gaps_s` as in Trace."""
+    """Requests to take from, before they are cut to the context; as in Trace."""
 
     title: str
     prompt_tokens: IntArray
     output_tokens: IntArray
     gaps_s: npt.NDArray[np.float64] | None
+    blocks: PromptBlocks | None = None
+    previous: IntArray | None = None
+    token_ids: tuple[IntArray, ...] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def chat(rng: np.random.Generator) -> LengthPool:
     """Conversation: the shipped Azure trace as recorded."""
-    trace = read_azure_trace(CHAT_TRACE, base_dir=Path())
+    trace = read_trace(CHAT_TRACE, base_dir=Path(), rng=rng)
     title = "chat (Azure conversation trace 2023)"
     return LengthPool(title, trace.prompt_tokens, trace.output_tokens, trace.gaps_s)
 

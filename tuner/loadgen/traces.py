@@ -1,70 +1,138 @@
-"""Recorded requests read from files. A line that cannot be used is an error, never dropped."""
+"""Traces read from files, in any format that is known."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import json
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from tuner.domain.study_spec import TraceFormat
 from tuner.errors import InvalidTraceError
+from tuner.loadgen.jsonl_trace import parse_jsonl
+from tuner.loadgen.mooncake_trace import parse_mooncake
+from tuner.loadgen.servegen import ClientFiles, draw_clients
+from tuner.loadgen.sharegpt_trace import parse_sharegpt
+from tuner.loadgen.trace import Trace
+from tuner.loadgen.trace_csv import (
+    AZURE_COLUMNS,
+    BURSTGPT_COLUMNS,
+    VIDUR_COLUMNS,
+    parse_azure,
+    parse_burstgpt,
+    parse_vidur,
+)
 
 BUILTIN_PREFIX = "builtin:"
 BUILTIN_TRACES = {"azure-conv-2023": "azure_conv_2023.csv"}
-AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-LONGEST_LENGTH_TOKENS = 10_000_000
-"""A length beyond this is a broken file rather than a request."""
+FORMATS: tuple[TraceFormat, ...] = get_args(TraceFormat)
+SERVEGEN_TRACE, SERVEGEN_DATASET = "-trace.csv", "-dataset.json"
 
 LARGEST_FILE_BYTES = 256 << 20
 """Some six million requests; every trial reads the whole."""
 
+Parser = Callable[[str, str, np.random.Generator], Trace]
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trace:
-    """Requests in order of arrival. `gaps_s[i]` lies before request i; the first is the mean."""
+_PARSERS: dict[str, Parser] = {
+    "azure": lambda text, source, rng: parse_azure(text, source=source),
+    "burstgpt": lambda text, source, rng: parse_burstgpt(text, source=source, rng=rng),
+    "vidur": lambda text, source, rng: parse_vidur(text, source=source),
+    "mooncake": lambda text, source, rng: parse_mooncake(text, source=source, rng=rng),
+    "sharegpt": lambda text, source, rng: parse_sharegpt(text, source=source),
+    "jsonl": lambda text, source, rng: parse_jsonl(text, source=source),
+}
 
-    source: str
-    prompt_tokens: npt.NDArray[np.int64]
-    output_tokens: npt.NDArray[np.int64]
-    gaps_s: npt.NDArray[np.float64]
 
+def read_trace(
+    file: str,
+    *,
+    base_dir: Path,
+    format: TraceFormat = "auto",
+    rng: np.random.Generator | None = None,
+) -> Trace:
+    """A trace from `builtin:NAME` or a path relative to `base_dir`.
 
-def read_azure_trace(file: str, *, base_dir: Path) -> Trace:
-    """An Azure LLM inference trace from `builtin:NAME` or a path relative to `base_dir`.
-
-    Raises InvalidTraceError naming file and line.
+    `rng` spreads rounded stamps and draws from distributions; seeded with 0 when absent. Raises
+    InvalidTraceError naming file and line.
     """
-    return parse_azure_trace(_text(file, base_dir), source=file)
+    rng = rng or np.random.default_rng(0)
+    if format == "servegen" or (format == "auto" and file.endswith(SERVEGEN_TRACE)):
+        return _servegen(file, base_dir, rng)
+    return parse_trace(_text(file, base_dir), source=file, format=format, rng=rng)
 
 
-def parse_azure_trace(text: str, *, source: str) -> Trace:
-    """Parse CSV with the columns TIMESTAMP, ContextTokens, GeneratedTokens."""
-    stamps: list[float] = []
-    prompts: list[int] = []
-    outputs: list[int] = []
-    for line, row in _rows(text, source):
-        stamps.append(_timestamp(row[0], source, line))
-        prompts.append(_length(row[1], AZURE_COLUMNS[1], source, line))
-        outputs.append(_length(row[2], AZURE_COLUMNS[2], source, line))
-        if len(stamps) > 1 and stamps[-1] < stamps[-2]:
-            raise _fault(source, line, f"timestamp {row[0]!r} lies before the line above it")
-    if len(stamps) < 2 or stamps[-1] == stamps[0]:
+def parse_trace(
+    text: str,
+    *,
+    source: str,
+    format: TraceFormat = "auto",
+    rng: np.random.Generator | None = None,
+) -> Trace:
+    """A trace from the text of one file; `auto` tells the format by its beginning."""
+    rng = rng or np.random.default_rng(0)
+    known = format_of(text, source) if format == "auto" else format
+    if known == "servegen":
         raise InvalidTraceError(
-            f"{len(stamps)} request(s) over no time: a trace needs at least two arrival times",
+            "a ServeGen client is two files",
             where=source,
+            hint="name NAME-trace.csv in a study file, with NAME-dataset.json beside it",
         )
-    gaps = np.diff(np.asarray(stamps))
-    return Trace(
-        source=source,
-        prompt_tokens=np.asarray(prompts, dtype=np.int64),
-        output_tokens=np.asarray(outputs, dtype=np.int64),
-        gaps_s=np.concatenate(([gaps.mean()], gaps)),
+    return _PARSERS[known](text, source, rng)
+
+
+def format_of(text: str, source: str) -> str:
+    """The format that the beginning of a file shows. InvalidTraceError where it shows none."""
+    first = next((line for line in text.splitlines() if line.strip()), "").strip()
+    if first.startswith("["):
+        return "sharegpt"
+    if first.startswith("{"):
+        return _json_format(first)
+    columns = tuple(name.strip() for name in first.split(","))
+    for name, known in (
+        ("azure", (AZURE_COLUMNS,)),
+        ("burstgpt", BURSTGPT_COLUMNS),
+        ("vidur", (VIDUR_COLUMNS, VIDUR_COLUMNS[:2])),
+    ):
+        if columns in known:
+            return name
+    raise InvalidTraceError(
+        "no known format: expected the columns " + ",".join(AZURE_COLUMNS) + ", or another format",
+        where=f"{source}, line 1",
+        hint=f"formats: {', '.join(name for name in FORMATS if name != 'auto')}",
     )
+
+
+def _json_format(line: str) -> str:
+    try:
+        keys = set(json.loads(line))
+    except (ValueError, RecursionError):
+        return "jsonl"
+    if "hash_ids" in keys:
+        return "mooncake"
+    return "sharegpt" if keys & {"conversations", "messages"} else "jsonl"
+
+
+def _servegen(file: str, base_dir: Path, rng: np.random.Generator) -> Trace:
+    """A client by the name of its trace, or all clients of a directory."""
+    if file.startswith(BUILTIN_PREFIX):
+        raise InvalidTraceError("no ServeGen client is shipped", where=file)
+    names = [file]
+    if (base_dir / file).is_dir():
+        found = sorted((base_dir / file).glob(f"*{SERVEGEN_TRACE}"))
+        names = [str(Path(file) / path.name) for path in found]
+    if not names:
+        raise InvalidTraceError(f"no *{SERVEGEN_TRACE} in the directory", where=file)
+    clients = []
+    for name in names:
+        if not name.endswith(SERVEGEN_TRACE):
+            message = f"a ServeGen client's file ends in {SERVEGEN_TRACE}"
+            raise InvalidTraceError(message, where=name)
+        dataset = name.removesuffix(SERVEGEN_TRACE) + SERVEGEN_DATASET
+        clients.append(ClientFiles(_text(name, base_dir), name, _text(dataset, base_dir), dataset))
+    return draw_clients(clients, source=file, rng=rng)
 
 
 def _text(file: str, base_dir: Path) -> str:
@@ -98,42 +166,3 @@ def _read(path: Path, source: str) -> bytes:
             f"more than {LARGEST_FILE_BYTES >> 20} MiB", where=source, hint="cut the trace"
         )
     return content
-
-
-def _rows(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(text.splitlines(), strict=True)
-    try:
-        header = next(reader, [])
-        if tuple(name.strip() for name in header) != AZURE_COLUMNS:
-            raise _fault(source, 1, f"expected the columns {','.join(AZURE_COLUMNS)}")
-        for row in reader:
-            if len(row) != len(AZURE_COLUMNS):
-                found = f"{len(row)} fields instead of {len(AZURE_COLUMNS)}"
-                raise _fault(source, reader.line_num, found if row else "the line is empty")
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise _fault(source, reader.line_num, f"not CSV: {error}") from error
-
-
-def _timestamp(text: str, source: str, line: int) -> float:
-    # The trace has seven fractional digits; datetime takes at most six.
-    whole, dot, fraction = text.strip().partition(".")
-    if dot and not fraction.isdecimal():
-        raise _fault(source, line, f"{text!r} is not a timestamp")
-    try:
-        moment = datetime.fromisoformat(whole)
-    except ValueError as error:
-        raise _fault(source, line, f"{text!r} is not a timestamp") from error
-    return moment.replace(tzinfo=UTC).timestamp() + float(f"0.{fraction or 0}")
-
-
-def _length(text: str, column: str, source: str, line: int) -> int:
-    digits = text.strip()
-    value = int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 12 else 0
-    if not 1 <= value <= LONGEST_LENGTH_TOKENS:
-        raise _fault(source, line, f"{column} must be a whole number of at least 1, not {text!r}")
-    return value
-
-
-def _fault(source: str, line: int, message: str) -> InvalidTraceError:
-    return InvalidTraceError(message, where=f"{source}, line {line}")

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from tuner.domain.study_spec import LengthsSpec, TraceSpec, WorkloadSpec
 from tuner.loadgen.lengths import IntArray, clip_to_context, draw_lengths
 from tuner.loadgen.presets import POOL_SIZE, PRESETS, LengthPool
-from tuner.loadgen.traces import read_azure_trace
+from tuner.loadgen.trace import PromptBlocks
+from tuner.loadgen.trace_thinning import scaled, thinned
+from tuner.loadgen.traces import read_trace
 
 DEFAULT_PRESET = "chat"
 
@@ -22,7 +24,8 @@ class Workload:
     """A pool of requests that fit the engine's context.
 
     `gaps_s[i]` are the seconds before request i as recorded (None for drawn lengths), already
-    divided by the trace's `scale`. `clipped` requests were cut to the context.
+    divided by the trace's `scale`. `blocks`, `previous` and `token_ids` as in Trace. `clipped`
+    requests were cut to the context.
     """
 
     title: str
@@ -32,6 +35,10 @@ class Workload:
     max_model_len: int
     clipped: int
     digest: str
+    blocks: PromptBlocks | None = None
+    previous: IntArray | None = None
+    token_ids: tuple[IntArray, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -62,6 +69,7 @@ class Workload:
         if self.clipped:
             share = f"{self.clipped:,} of them ({self.clipped / self.size:.1%})"
             parts.append(f"{share} cut to the context of {self.max_model_len:,} tokens")
+        parts.extend(self.notes)
         return "; ".join(parts)
 
 
@@ -83,23 +91,35 @@ def build_workload(
         gaps_s=pool.gaps_s,
         max_model_len=max_model_len,
         clipped=clipped,
-        digest=_digest(prompts, outputs, pool.gaps_s),
+        digest=_digest(prompts, outputs, pool),
+        blocks=pool.blocks,
+        previous=pool.previous,
+        token_ids=pool.token_ids,
+        notes=pool.notes,
     )
 
 
 def _pool(spec: WorkloadSpec, rng: np.random.Generator, base_dir: Path) -> LengthPool:
     if spec.trace is not None:
-        return _from_trace(spec.trace, base_dir)
+        return _from_trace(spec.trace, base_dir, rng)
     if spec.lengths is not None:
         return _from_lengths(spec.lengths, rng)
     return PRESETS[spec.preset or DEFAULT_PRESET](rng)
 
 
-def _from_trace(spec: TraceSpec, base_dir: Path) -> LengthPool:
-    trace = read_azure_trace(spec.file, base_dir=base_dir)
-    # `scale` 2 replays the trace twice as fast.
-    gaps = trace.gaps_s / spec.scale
-    return LengthPool(f"trace {spec.file}", trace.prompt_tokens, trace.output_tokens, gaps)
+def _from_trace(spec: TraceSpec, base_dir: Path, rng: np.random.Generator) -> LengthPool:
+    trace = read_trace(spec.file, base_dir=base_dir, format=spec.format, rng=rng)
+    trace = scaled(thinned(trace, spec.keep, rng), spec.scale)
+    return LengthPool(
+        f"trace {spec.file}",
+        trace.prompt_tokens,
+        trace.output_tokens,
+        trace.gaps_s,
+        trace.blocks,
+        trace.previous,
+        trace.token_ids,
+        trace.notes,
+    )
 
 
 def _from_lengths(spec: LengthsSpec, rng: np.random.Generator) -> LengthPool:
@@ -113,11 +133,18 @@ def _quantiles(name: str, tokens: IntArray) -> str:
     return f"{name} tokens p50/p90/p99 {p50:.0f}/{p90:.0f}/{p99:.0f}"
 
 
-def _digest(prompts: IntArray, outputs: IntArray, gaps_s: npt.NDArray[np.float64] | None) -> str:
+def _digest(prompts: IntArray, outputs: IntArray, pool: LengthPool) -> str:
     """16 hex digits over the numbers themselves, so that equal digests mean equal requests."""
     digest = hashlib.sha256()
     for column in (prompts, outputs):
         digest.update(column.astype("<i8").tobytes())
-    if gaps_s is not None:
-        digest.update(gaps_s.astype("<f8").tobytes())
+    if pool.gaps_s is not None:
+        digest.update(pool.gaps_s.astype("<f8").tobytes())
+    if pool.blocks is not None:
+        for column in (pool.blocks.start, pool.blocks.ids, pool.blocks.tokens):
+            digest.update(column.astype("<i8").tobytes())
+    if pool.previous is not None:
+        digest.update(pool.previous.astype("<i8").tobytes())
+    for ids in pool.token_ids or ():
+        digest.update(ids.astype("<i8").tobytes())
     return digest.hexdigest()[:16]

@@ -373,6 +373,50 @@ def test_an_uploaded_trace_is_described_and_used(settings: ApiSettings, sqlite_u
         assert client.get("/api/v1/uploads/..%2fx").status_code == 404
 
 
+MOONCAKE = b'{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [1, 2]}\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "media", "format"),
+    [
+        (TRACE, "text/csv", "azure"),
+        (MOONCAKE * 2, "application/jsonl", "mooncake"),
+        (b'{"prompt_tokens": 5, "output_tokens": 3}\n', "application/x-ndjson", "jsonl"),
+        (
+            b'{"messages": [{"role": "user", "content": "a"}, '
+            b'{"role": "assistant", "content": "b"}]}',
+            "application/json",
+            "sharegpt",
+        ),
+        (b"num_prefill_tokens,num_decode_tokens\n5,3\n", "text/csv", "vidur"),
+        (
+            b"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n1,m,4,2,6,x\n",
+            "text/csv",
+            "burstgpt",
+        ),
+    ],
+)
+def test_every_format_is_told_and_used(
+    settings: ApiSettings, sqlite_url: str, content: bytes, media: str, format: str
+) -> None:
+    with client_of(settings, make_key(sqlite_url, Scope.WRITE)) as client:
+        made = client.post("/api/v1/uploads", content=content, headers={"Content-Type": media})
+        assert (made.status_code, made.json()["format"]) == (201, format)
+        document = {**SIMULATED, "workload": {"upload": made.json()["id"]}}
+        assert client.post("/api/v1/studies", json=document).status_code == 201
+
+
+def test_a_broken_line_of_an_upload_is_named(settings: ApiSettings, sqlite_url: str) -> None:
+    with client_of(settings, make_key(sqlite_url, Scope.WRITE)) as client:
+        answer = client.post(
+            "/api/v1/uploads?format=mooncake",
+            content=MOONCAKE + b"{}\n",
+            headers={"Content-Type": "application/jsonl"},
+        )
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == "upload, line 2"
+
+
 @pytest.mark.parametrize(
     ("content", "media", "query", "status"),
     [
@@ -380,7 +424,9 @@ def test_an_uploaded_trace_is_described_and_used(settings: ApiSettings, sqlite_u
         (b"a,b\n1,2\n", "text/csv", "", 422),
         (b"\xff\xfe\x00", "text/csv", "", 422),
         (TRACE + b"x,y,z\n", "text/csv", "", 422),
-        (TRACE, "application/json", "", 415),
+        (TRACE, "application/pdf", "", 415),
+        (TRACE, "application/json", "?format=sharegpt", 422),
+        (TRACE, "text/csv", "?format=servegen", 422),
         (TRACE, "text/csv", "?name=../x", 422),
         (TRACE, "text/csv", "?name=a/b", 422),
         (TRACE, "text/csv", "?format=exe", 422),

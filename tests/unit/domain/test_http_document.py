@@ -9,7 +9,7 @@ import pytest
 
 from tuner.domain.document import load_study, study_digest
 from tuner.domain.flag_catalogue import catalogue
-from tuner.domain.http_document import HttpContext, http_form, load_http_study
+from tuner.domain.http_document import HttpContext, UploadedTrace, http_form, load_http_study
 from tuner.domain.operator_config import OperatorSpec, load_operator
 from tuner.domain.study_spec import ProcessLauncherSpec, StudySpec, VllmEngineSpec
 from tuner.errors import Fault, InvalidInputError, InvalidStudyError
@@ -33,7 +33,7 @@ gpu = "H100", env = {HF_HUB_OFFLINE = "1"}, flags = {dtype = "bfloat16", trust-r
 )
 CONTEXT = HttpContext(
     OPERATOR,
-    {"abc": "uploads/abc/trace.csv"}.get,
+    {"abc": UploadedTrace("uploads/abc/trace.csv", "mooncake")}.get,
     known_gpus=("L4", "H100"),
     known_models=("Qwen/Qwen2.5-7B-Instruct",),
 )
@@ -171,6 +171,7 @@ def test_an_upload_becomes_its_trace() -> None:
     spec = load({**SIMULATED, "workload": {"upload": "abc"}})
     assert spec.workload.trace is not None
     assert spec.workload.trace.file == "uploads/abc/trace.csv"
+    assert spec.workload.trace.format == "mooncake"
     assert spec.workload.preset is None
 
 

@@ -7,130 +7,114 @@ import numpy as np
 import pytest
 
 from tuner.errors import InvalidTraceError
-from tuner.loadgen.traces import LARGEST_FILE_BYTES, parse_azure_trace, read_azure_trace
+from tuner.loadgen.trace import Trace
+from tuner.loadgen.traces import LARGEST_FILE_BYTES, format_of, parse_trace, read_trace
 
+DATA = Path(__file__).parents[2] / "support" / "data" / "traces"
 HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
-GOOD = [
-    "2023-11-16 18:15:46.6805900,374,44",
-    "2023-11-16 18:15:46.9305900,396,109",
-    "2023-11-16 18:15:48.9305901,879,55",
-]
+ROW = "2023-11-16 18:15:46.5,374,44\n2023-11-16 18:15:47.5,396,109\n"
+AZURE = f"{HEADER}\n{ROW}"
 
 
-def text_of(*lines: str, header: str = HEADER, end: str = "\r\n") -> str:
-    return "".join(line + end for line in (header, *lines))
-
-
-def test_a_trace_is_read_with_lengths_and_gaps() -> None:
-    trace = parse_azure_trace(text_of(*GOOD), source="t.csv")
-    assert trace.prompt_tokens.tolist() == [374, 396, 879]
-    assert trace.output_tokens.tolist() == [44, 109, 55]
-    assert trace.gaps_s[1:].tolist() == pytest.approx([0.25, 2.0000001])
-
-
-def test_the_first_gap_is_the_mean_so_that_the_rate_is_unchanged() -> None:
-    trace = parse_azure_trace(text_of(*GOOD), source="t.csv")
-    assert trace.gaps_s[0] == pytest.approx(trace.gaps_s[1:].mean())
-    assert trace.gaps_s.mean() == pytest.approx(2.2500001 / 2)
-
-
-def test_stamps_without_a_fraction_and_unix_line_ends_are_fine() -> None:
-    lines = ("2023-11-16 18:15:46,3,4", "2023-11-16 18:15:47,3,4")
-    trace = parse_azure_trace(text_of(*lines, end="\n"), source="t.csv")
-    assert trace.gaps_s.tolist() == [1.0, 1.0]
-
-
-def test_simultaneous_requests_are_a_burst_not_a_fault() -> None:
-    trace = parse_azure_trace(text_of(GOOD[0], GOOD[0], GOOD[1]), source="t.csv")
-    assert trace.gaps_s[1] == 0.0
+def read(file: str, base_dir: Path = DATA) -> Trace:
+    return read_trace(file, base_dir=base_dir)
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("file", "format", "size"),
     [
-        ("2023-11-16 18:15:49.0,374", "2 fields instead of 3"),
-        ("2023-11-16 18:15:49.0,374,44,9", "4 fields instead of 3"),
-        ("", "the line is empty"),
-        ("yesterday,374,44", "'yesterday' is not a timestamp"),
-        ("2023-11-16 18:15:49.,374,44", "is not a timestamp"),
-        ("2023-11-16 18:15:49.1x,374,44", "is not a timestamp"),
-        ("2023-13-16 18:15:49.0,374,44", "is not a timestamp"),
-        ("2023-11-16 18:15:49.0,0,44", "ContextTokens must be a whole number of at least 1"),
-        ("2023-11-16 18:15:49.0,374,0", "GeneratedTokens must be"),
-        ("2023-11-16 18:15:49.0,-3,44", "ContextTokens must be"),
-        ("2023-11-16 18:15:49.0,3.5,44", "ContextTokens must be"),
-        ("2023-11-16 18:15:49.0,,44", "ContextTokens must be"),
-        ("2023-11-16 18:15:49.0,99999999999999999999,44", "ContextTokens must be"),
-        ("2023-11-16 18:15:46.0,374,44", "lies before the line above"),
-        ('"2023-11-16 18:15:49.0,374,44', "not CSV"),
+        ("azure_code.csv", "azure", 150),
+        ("mooncake_conversation.jsonl", "mooncake", 150),
+        ("mooncake_synthetic.jsonl", "mooncake", 40),
+        ("vidur_arxiv.csv", "vidur", 100),
     ],
 )
-def test_a_malformed_line_is_named_and_never_dropped(line: str, message: str) -> None:
-    text = text_of(*GOOD, line, "2023-11-16 18:16:00.0,1,1")
-    with pytest.raises(InvalidTraceError, match=message) as caught:
-        parse_azure_trace(text, source="my.csv")
-    assert caught.value.where is not None
-    assert caught.value.where.startswith("my.csv, line ")
-    if "not CSV" not in message:
-        assert caught.value.where == "my.csv, line 5"
+def test_public_traces_are_told_by_their_beginning(file: str, format: str, size: int) -> None:
+    trace = read(file)
+    assert (trace.format, trace.size) == (format, size)
+    assert trace.prompt_tokens.min() >= 1
+    assert (trace.gaps_s is None) == (format == "vidur")
 
 
-@pytest.mark.parametrize("header", ["", "a,b,c", "TIMESTAMP,ContextTokens"])
-def test_other_columns_are_refused(header: str) -> None:
-    with pytest.raises(InvalidTraceError, match="expected the columns TIMESTAMP") as caught:
-        parse_azure_trace(text_of(*GOOD, header=header), source="t.csv")
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        (AZURE, "azure"),
+        ("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n", "burstgpt"),
+        ("num_prefill_tokens,num_decode_tokens\n", "vidur"),
+        ('{"timestamp": 0, "hash_ids": []}\n', "mooncake"),
+        ('\n [{"conversations": []}]', "sharegpt"),
+        ('{"messages": []}\n', "sharegpt"),
+        ('{"prompt_tokens": 3}\n', "jsonl"),
+        ('{"prompt_tokens": 3\n', "jsonl"),
+    ],
+)
+def test_a_format_is_told_by_its_beginning(text: str, format: str) -> None:
+    assert format_of(text, "t") == format
+
+
+@pytest.mark.parametrize("text", ["", "a,b,c\n1,2,3\n", "nonsense"])
+def test_what_has_no_known_beginning_is_refused_with_the_formats(text: str) -> None:
+    with pytest.raises(InvalidTraceError, match="no known format") as caught:
+        parse_trace(text, source="t.csv")
     assert caught.value.where == "t.csv, line 1"
+    assert "mooncake" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("lines", [(), (GOOD[0],), (GOOD[0], GOOD[0])])
-def test_a_trace_over_no_time_is_refused(lines: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidTraceError, match="at least two arrival times"):
-        parse_azure_trace(text_of(*lines), source="t.csv")
+def test_a_format_that_is_given_is_not_guessed() -> None:
+    with pytest.raises(InvalidTraceError, match="not JSON"):
+        parse_trace(AZURE, source="t.csv", format="jsonl")
+
+
+def test_a_servegen_client_cannot_be_one_text() -> None:
+    with pytest.raises(InvalidTraceError, match="two files"):
+        parse_trace("0,1,1,Gamma,1,1\n", source="t.csv", format="servegen")
 
 
 def test_relative_names_are_found_beside_the_study(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("\ufeff" + text_of(*GOOD), encoding="utf-8")
-    assert read_azure_trace("t.csv", base_dir=tmp_path).prompt_tokens.size == 3
+    (tmp_path / "t.csv").write_text("\ufeff" + AZURE, encoding="utf-8")
+    assert read("t.csv", tmp_path).size == 2
 
 
 def test_a_missing_file_is_an_error_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(InvalidTraceError, match="cannot be read") as caught:
-        read_azure_trace("nowhere.csv", base_dir=tmp_path)
+        read("nowhere.csv", tmp_path)
     assert str(tmp_path) in (caught.value.hint or "")
 
 
 def test_a_binary_file_is_an_error_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidTraceError, match="not UTF-8"):
-        read_azure_trace("t.csv", base_dir=tmp_path)
+        read("t.csv", tmp_path)
 
 
 def test_a_pipe_is_refused_because_every_trial_reads_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "t.csv")
     with pytest.raises(InvalidTraceError, match="not a regular file"):
-        read_azure_trace("t.csv", base_dir=tmp_path)
+        read("t.csv", tmp_path)
 
 
 def test_a_device_without_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidTraceError, match="not a regular file"):
-        read_azure_trace("/dev/zero", base_dir=tmp_path)
+        read("/dev/zero", tmp_path)
 
 
 def test_a_file_beyond_reason_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "t.csv").open("wb") as file:
         file.truncate(LARGEST_FILE_BYTES + 1)
     with pytest.raises(InvalidTraceError, match="more than"):
-        read_azure_trace("t.csv", base_dir=tmp_path)
+        read("t.csv", tmp_path)
 
 
 def test_an_unknown_builtin_names_those_that_exist(tmp_path: Path) -> None:
     with pytest.raises(InvalidTraceError, match="builtin:azure-conv-2023"):
-        read_azure_trace("builtin:nope", base_dir=tmp_path)
+        read("builtin:nope", tmp_path)
 
 
 def test_the_shipped_trace_is_the_published_one(tmp_path: Path) -> None:
-    trace = read_azure_trace("builtin:azure-conv-2023", base_dir=tmp_path)
-    assert trace.prompt_tokens.size == 3000
+    trace = read("builtin:azure-conv-2023", tmp_path)
+    assert trace.gaps_s is not None
+    assert trace.size == 3000
     assert (trace.prompt_tokens[0], trace.output_tokens[0]) == (374, 44)
     assert trace.gaps_s[1:].sum() == pytest.approx(628.703398, abs=1e-5)
     assert trace.gaps_s.std() / trace.gaps_s.mean() == pytest.approx(1.09, abs=0.01)

@@ -9,7 +9,7 @@ import { faultList, notice } from "./notices.js";
 /** A chooser; `onUploaded(upload | null)` hears of the trace that stands. */
 export function traceUpload(onUploaded) {
   const said = h("div", { "aria-live": "polite", class: "stack" });
-  const input = h("input", { type: "file", id: "trace-file", accept: ".csv,.jsonl,.json,text/csv", onchange: upload });
+  const input = h("input", { type: "file", id: "trace-file", accept: ".csv,.jsonl,.json", onchange: upload });
 
   async function upload() {
     const file = input.files[0];
@@ -25,7 +25,7 @@ export function traceUpload(onUploaded) {
     }
   }
 
-  return h("div", { class: "stack" }, h("div", { class: "field" }, h("label", { for: "trace-file" }, "Trace of requests"), input, h("p", { class: "hint" }, "CSV with the columns TIMESTAMP, ContextTokens, GeneratedTokens. Lengths and times only: no prompt is needed.")), said);
+  return h("div", { class: "stack" }, h("div", { class: "field" }, h("label", { for: "trace-file" }, "Trace of requests"), input, h("p", { class: "hint" }, "Azure, BurstGPT or Vidur CSV, Mooncake or ServeTune JSONL, ShareGPT JSON; told apart by their beginning. Lengths and times are enough: no prompt is needed, and none is sent to the engine.")), said);
 }
 
 function described(stored) {
@@ -34,11 +34,21 @@ function described(stored) {
   const arrivals = chartPlace("Requests over time", "chart-small");
   if (found.histograms) {
     draw(lengths, () => lengthFigure(found.histograms));
-    draw(arrivals, () => arrivalFigure(found.histograms));
+    if (found.histograms.arrivals) draw(arrivals, () => arrivalFigure(found.histograms));
   }
-  return h("div", { class: "stack" }, notice("good", stored.name, `${quantity(found.requests)} requests over ${duration(found.duration_s)}, ${quantity(found.rate_per_s)} per second on average.`),
-    facts([["Prompt tokens, p50 / p90 / p99", spread(found.prompt_tokens)], ["Output tokens, p50 / p90 / p99", spread(found.output_tokens)], ["Burstiness", `${quantity(found.gap_variation)} (1 is a Poisson process, more is burstier)`]]),
-    found.histograms ? h("div", { class: "grid" }, h("div", { class: "span-6" }, lengths), h("div", { class: "span-6" }, arrivals)) : null);
+  return h("div", { class: "stack" }, notice("good", stored.name, spanOf(found), ...(found.notes ?? []).map((note) => h("p", {}, note))),
+    facts([["Prompt tokens, p50 / p90 / p99", spread(found.prompt_tokens)], ["Output tokens, p50 / p90 / p99", spread(found.output_tokens)], ["Burstiness", found.rate_per_s ? `${quantity(found.gap_variation)} (1 is a Poisson process, more is burstier)` : "no times were recorded"],
+      ["Prompt tokens that begin as an earlier prompt", `${quantity(100 * (found.prefix_share ?? 0))} %`], ...conversationFacts(found.conversations)]),
+    found.histograms ? h("div", { class: "grid" }, h("div", { class: "span-6" }, lengths), found.histograms.arrivals ? h("div", { class: "span-6" }, arrivals) : null) : null);
+}
+
+function spanOf(found) {
+  const requests = `${quantity(found.requests)} requests`;
+  return found.rate_per_s ? `${requests} over ${duration(found.duration_s)}, ${quantity(found.rate_per_s)} per second on average.` : `${requests}, lengths only.`;
+}
+
+function conversationFacts(found) {
+  return found ? [["Conversations", `${quantity(found.count)}, of ${quantity(found.turns_mean)} turns on average`]] : [];
 }
 
 function spread(found) {
