@@ -170,6 +170,71 @@ class CapacitySegment:
 
 
 @dataclass(frozen=True, slots=True)
+class RateProbe:
+    """One rate tried while the highest that meets the SLO was looked for.
+
+    `rule` ended the probe: `attainment` (the sequential test), `backlog`, `errors`, or `share`: the
+    test ran out of requests and the share of good ones decided, which is a guess. `log_ratio` is
+    the test's, already divided by `inflation`, how much more the requests' strain varies than that
+    of independent ones. `ended_s` counts engine seconds from the probe's first moment.
+    """
+
+    rate_per_s: float
+    holds: bool
+    rule: str
+    requests: int
+    good: int
+    log_ratio: float
+    inflation: float
+    ended_s: float
+    evidence: str
+
+    @property
+    def sure(self) -> bool:
+        """Whether the verdict has the test's error rates."""
+        return self.rule != "share"
+
+
+@dataclass(frozen=True, slots=True)
+class SloLimits:
+    """The SLO (milliseconds; None: no limit) that a rate was looked for under."""
+
+    ttft_ms: float | None
+    tpot_ms: float | None
+    e2e_ms: float | None
+    attainment: float
+
+
+@dataclass(frozen=True, slots=True)
+class MaxRate:
+    """The highest rate (requests/s) at which the SLO is met.
+
+    `value_per_s` is where the probes narrowed it down to; None without any probe. With probability
+    `confidence` it lies between `low_per_s`, the highest rate that surely held (None: none did),
+    and `high_per_s`, the lowest that surely failed (None: none did). `probes` in the order in which
+    they were run; `engine_s` is the load they took.
+    """
+
+    value_per_s: float | None
+    low_per_s: float | None
+    high_per_s: float | None
+    slo: SloLimits
+    confidence: float
+    probes: tuple[RateProbe, ...]
+    engine_s: float
+    ended: str
+    """Why the search ended: `narrow`, or what ran out first: `probes` or `time`."""
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The value, the requests of all probes and the interval."""
+        if self.value_per_s is None:
+            return None
+        requests = sum(probe.requests for probe in self.probes)
+        return Estimate(self.value_per_s, requests, self.low_per_s, self.high_per_s)
+
+
+@dataclass(frozen=True, slots=True)
 class Instrument:
     """Quality of the measuring instrument, wall-clock milliseconds, and the verdict on it."""
 
@@ -224,3 +289,5 @@ class Measurement:
     simulated: bool
     time_scale: float = 1.0
     notes: tuple[str, ...] = field(default=())
+    max_rate: MaxRate | None = None
+    """Where it was looked for: in goodput mode, or when a user asked."""

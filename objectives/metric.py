@@ -21,10 +21,12 @@ class Metric(Enum):
     E2E_MS = "e2e_ms"
     OUTPUT_TOKENS_PER_S = "output_tokens_per_s"
     GOODPUT_PER_S = "goodput_per_s"
+    MAX_RATE_PER_S = "max_rate_per_s"
 
     @property
     def direction(self) -> Direction:
         """The direction belongs to the quantity and cannot be configured wrongly."""
-        if self in (Metric.OUTPUT_TOKENS_PER_S, Metric.GOODPUT_PER_S):
-            return Direction.HIGHER_IS_BETTER
-        return Direction.LOWER_IS_BETTER
+        return Direction.HIGHER_IS_BETTER if self in _RATES else Direction.LOWER_IS_BETTER
+
+
+_RATES = (Metric.OUTPUT_TOKENS_PER_S, Metric.GOODPUT_PER_S, Metric.MAX_RATE_PER_S)

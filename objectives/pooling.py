@@ -11,6 +11,7 @@ from objectives.measurement import (
     Distribution,
     Estimate,
     LatencySegment,
+    MaxRate,
     Measurement,
 )
 
@@ -31,6 +32,7 @@ def pooled(measurements: Sequence[Measurement]) -> Measurement:
         first,
         latency=_latency([m.latency for m in measurements]),
         capacity=_capacity([m.capacity for m in measurements]),
+        max_rate=_max_rate([m.max_rate for m in measurements]),
     )
 
 
@@ -53,6 +55,16 @@ def _capacity(segments: Sequence[CapacitySegment]) -> CapacitySegment:
         output_tokens_per_s=_estimate(s.output_tokens_per_s for s in segments),
         requests_per_s=_estimate(s.requests_per_s for s in segments),
     )
+
+
+def _max_rate(rates: Sequence[MaxRate | None]) -> MaxRate | None:
+    """The first one's probes, with the mean of all values; None unless all have one."""
+    known = [rate for rate in rates if rate is not None]
+    values = [rate.value_per_s for rate in known if rate.value_per_s is not None]
+    if len(values) < len(rates):
+        return None
+    mean = _mean([Estimate(value, 1) for value in values]).value
+    return dataclasses.replace(known[0], value_per_s=mean, low_per_s=None, high_per_s=None)
 
 
 def _distribution(values: Iterable[Distribution | None]) -> Distribution | None:

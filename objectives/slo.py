@@ -102,10 +102,12 @@ def goodput_value(goodput_per_s: float, offered_per_s: float, epsilon: float = 0
 
 
 class GoodputObjective:
-    """Gain in `goodput_value` over the baseline's, each at its own offered rate; higher is better.
+    """Gain in `goodput_value` over the baseline's; higher is better.
 
-    The offered rate is the same for every trial of a study, so the difference to the baseline only
-    moves the zero: 0 is the baseline, as with the weighted objective.
+    Of the highest rate that meets the SLO, where both measurements have one: at a fixed rate all
+    configurations that hold it are alike. Else of the goodput at the study's rate, each at its own
+    offered rate. The difference to the baseline only moves the zero: 0 is the baseline, as with
+    the weighted objective.
     """
 
     def __init__(self, *, epsilon: float = 0.02, preemption_penalty: float = 0.0) -> None:
@@ -115,17 +117,26 @@ class GoodputObjective:
         self._preemption_penalty = preemption_penalty
 
     def score(self, measurement: Measurement, baseline: Measurement) -> Score:
-        own, reference = self._value(measurement), self._value(baseline)
+        name, own, reference = self._compared(measurement, baseline)
         penalty = weighted_penalty(measurement, self._preemption_penalty)
-        named = (("baseline.goodput", reference), ("goodput", own), (PREEMPTIONS, penalty))
-        missing = tuple(name for name, value in named if value is None)
+        named = ((f"baseline.{name}", reference), (name, own), (PREEMPTIONS, penalty))
+        missing = tuple(each for each, value in named if value is None)
         if own is None or reference is None or penalty is None:
             return Score(None, (), penalty, missing)
         gain = own[1] - reference[1]
-        term = ScoreTerm("goodput", 1.0, reference[0], own[0], math.exp(gain), gain)
+        term = ScoreTerm(name, 1.0, reference[0], own[0], math.exp(gain), gain)
         return Score(gain - penalty, (term,), penalty)
 
-    def _value(self, measurement: Measurement) -> tuple[float, float] | None:
+    def _compared(
+        self, measurement: Measurement, baseline: Measurement
+    ) -> tuple[str, _Valued | None, _Valued | None]:
+        own, reference = _max_rate(measurement), _max_rate(baseline)
+        if own is None or reference is None or not reference > 0:
+            return "goodput", self._at_the_rate(measurement), self._at_the_rate(baseline)
+        values = (goodput_value(rate, reference, self._epsilon) for rate in (own, reference))
+        return "max_rate", (own, next(values)), (reference, next(values))
+
+    def _at_the_rate(self, measurement: Measurement) -> _Valued | None:
         """Goodput (requests/s) and its value; None when it was not measured."""
         segment = measurement.latency
         estimate = segment.goodput_per_s
@@ -135,6 +146,14 @@ class GoodputObjective:
             return None
         value = goodput_value(estimate.value, segment.offered_per_s, self._epsilon)
         return estimate.value, value
+
+
+_Valued = tuple[float, float]
+
+
+def _max_rate(measurement: Measurement) -> float | None:
+    found = measurement.max_rate
+    return None if found is None else found.value_per_s
 
 
 def _within(value_ms: float | None, limit_ms: float | None) -> bool:

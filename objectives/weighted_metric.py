@@ -13,7 +13,11 @@ _LATENCIES = {
     "itl": Metric.ITL_MS,
     "e2e": Metric.E2E_MS,
 }
-_RATES = {"throughput": Metric.OUTPUT_TOKENS_PER_S, "goodput": Metric.GOODPUT_PER_S}
+_RATES = {
+    "throughput": Metric.OUTPUT_TOKENS_PER_S,
+    "goodput": Metric.GOODPUT_PER_S,
+    "max_rate": Metric.MAX_RATE_PER_S,
+}
 _STEMS = {metric: stem for stem, metric in (_LATENCIES | _RATES).items()}
 _LATENCY_NAME = re.compile(r"(ttft|tpot|itl|e2e)_(p\d+)")
 
@@ -83,6 +87,8 @@ class WeightedMetric:
             return measurement.capacity.output_tokens_per_s
         if self.metric is Metric.GOODPUT_PER_S:
             return measurement.latency.goodput_per_s
+        if self.metric is Metric.MAX_RATE_PER_S:
+            return None if measurement.max_rate is None else measurement.max_rate.estimate
         distribution: Distribution | None = getattr(measurement.latency, self.metric.value)
         if distribution is None or self.percentile is None:
             return None

@@ -27,7 +27,8 @@ from tuner.loadgen.plan import LoadPlan
 from tuner.study.attempt import Equipment, LoadHooks
 from tuner.study.checkpoints import no_checkpoint
 from tuner.study.load_progress import ProgressSink
-from tuner.study.load_session import Loaded, LoadSession
+from tuner.study.load_session import LoadSession
+from tuner.study.loaded import Loaded
 
 CLIENT = Path(__file__).with_name("client")
 SUPERVISOR = Path(__file__).with_name("restarting_engine.py")

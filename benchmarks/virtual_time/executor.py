@@ -35,7 +35,8 @@ from tuner.loadgen.prefix import Look, rows_of_records
 from tuner.study.attempt import Equipment, LoadHooks, run_attempt
 from tuner.study.checkpoints import Checkpoint, no_checkpoint
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult
-from tuner.study.load_session import CALIBRATION, SCRAPE_PERIOD_S, Loaded, LoadSession
+from tuner.study.load_session import CALIBRATION, SCRAPE_PERIOD_S, LoadSession
+from tuner.study.loaded import Loaded
 from tuner.worker.locations import Locations
 
 _IDLE = GeneratorHealth(cpu_share=0.0, loop_stall_max_ms=0.0, reads=0)

@@ -33,7 +33,8 @@ from tuner.loadgen.statistics import QUANTILES, quantile
 from tuner.study.calibration import LoadCalibration
 from tuner.study.engine_launch import launch_request
 from tuner.study.executor import AttemptRequest
-from tuner.study.load_session import SCRAPE_PERIOD_S, measurement_segments, workload_of
+from tuner.study.load_segments import measurement_segments, workload_of
+from tuner.study.load_session import SCRAPE_PERIOD_S
 from tuner.study.scoring import objective_of, paired_difference
 from tuner.study.seeds import derived_seed
 from tuner.study.target import Target, target_of

@@ -13,10 +13,13 @@ from objectives.measurement import (
     Estimate,
     Instrument,
     LatencySegment,
+    MaxRate,
     Measurement,
     PrefixSummary,
     PromptClass,
+    RateProbe,
     RequestCounts,
+    SloLimits,
     SteadyState,
 )
 
@@ -227,6 +230,35 @@ engine_facts = st.builds(
     gpu_memory_utilization=_maybe_float,
     simulated=st.booleans(),
 )
+rate_probes = st.builds(
+    RateProbe,
+    rate_per_s=finite,
+    holds=st.booleans(),
+    rule=st.text(),
+    requests=counts,
+    good=counts,
+    log_ratio=finite,
+    inflation=finite,
+    ended_s=finite,
+    evidence=st.text(),
+)
+max_rates = st.builds(
+    MaxRate,
+    value_per_s=_maybe_float,
+    low_per_s=_maybe_float,
+    high_per_s=_maybe_float,
+    slo=st.builds(
+        SloLimits,
+        ttft_ms=_maybe_float,
+        tpot_ms=_maybe_float,
+        e2e_ms=_maybe_float,
+        attainment=finite,
+    ),
+    confidence=finite,
+    probes=st.lists(rate_probes, max_size=2).map(tuple),
+    engine_s=finite,
+    ended=st.text(),
+)
 measurements = st.builds(
     Measurement,
     latency=latency_segments,
@@ -250,4 +282,5 @@ measurements = st.builds(
     simulated=st.booleans(),
     time_scale=finite,
     notes=st.lists(st.text(), max_size=3).map(tuple),
+    max_rate=st.none() | max_rates,
 )

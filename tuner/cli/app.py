@@ -148,6 +148,13 @@ def measure(
     rate: Annotated[
         float | None, typer.Option("--rate", help="Requests per second; calibrated when absent.")
     ] = None,
+    find_max_rate: Annotated[
+        bool,
+        typer.Option(
+            "--find-max-rate",
+            help="Look for the highest rate that meets objective.slo too, on the same start.",
+        ),
+    ] = False,
     output: Output = OutputFormat.TABLE,
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
@@ -165,7 +172,15 @@ def measure(
 
     base_dir = study.resolve().parent
     raise typer.Exit(
-        measure_configuration(spec, base_dir, tuple(flag or ()), rate, settings, output)
+        measure_configuration(
+            spec,
+            base_dir,
+            tuple(flag or ()),
+            rate,
+            settings,
+            output,
+            find_max_rate=find_max_rate,
+        )
     )
 
 

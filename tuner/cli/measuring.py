@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from objectives.measurement import Estimate, LatencySegment, Measurement
 from objectives.serialise import measurement_to_dict
 from tuner.cli.interruption import interruptible
+from tuner.cli.max_rate import draw_max_rate
 from tuner.cli.output import OutputFormat, emit, notice
 from tuner.cli.progress import TerminalObserver, on_terminal
 from tuner.cli.start_forecast import forecast_table
@@ -23,6 +24,7 @@ from tuner.domain.study_spec import StudySpec
 from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
 from tuner.settings import Settings
 from tuner.study.report import headline
+from tuner.study.scoring import slo_of
 from tuner.worker.composition import measure, resolve_locations
 from tuner.worker.single_measurement import SingleMeasurement
 
@@ -44,10 +46,17 @@ def measure_configuration(
     rate_per_s: float | None,
     settings: Settings,
     output: OutputFormat,
+    *,
+    find_max_rate: bool = False,
 ) -> int:
     """Measure the document's baseline with `flags` over it; returns the exit code."""
     given = parse_flags(flags)
     refuse(given)
+    if find_max_rate and slo_of(spec.objective.slo) is None:
+        raise InvalidInputError(
+            "--find-max-rate needs objective.slo in the study document",
+            hint="objective: {slo: {ttft_ms: 500, tpot_ms: 50}}",
+        )
     chosen = with_rate(with_flags(spec, given), rate_per_s)
     with ExitStack() as stack:
         cancellation = stack.enter_context(interruptible())
@@ -58,6 +67,7 @@ def measure_configuration(
             base_dir=base_dir,
             observer=observer,
             cancellation=cancellation,
+            find_max_rate=find_max_rate,
         )
     emit(document(done), output, lambda console: _draw(done, console))
     if done.result.outcome is AttemptOutcome.CANCELLED:
@@ -149,6 +159,8 @@ def _draw(done: SingleMeasurement, console: Console) -> None:
         instrument = result.measurement.instrument
         verdict = "valid" if instrument.valid else f"INVALID: {'; '.join(instrument.reasons)}"
         console.print(f"instrument: {verdict}", markup=False)
+        if result.measurement.max_rate is not None:
+            draw_max_rate(result.measurement.max_rate, console)
         for note in result.measurement.notes:
             console.print(f"note: {note}", markup=False)
     if done.read_back is not None:

@@ -359,7 +359,7 @@ class ObjectiveSpec(Strict):
     slo: SloSpec | None = None
     """Limits that a request must meet to be good."""
     mode: Literal["weighted", "pareto", "goodput"] = "weighted"
-    """One weighted score, a front of trade-offs, or good requests per second."""
+    """One weighted score, a front of trade-offs, or the highest rate that meets the SLO."""
 
 
 def _from_iso_text(value: object) -> object:

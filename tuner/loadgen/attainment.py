@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from objectives.measurement import Estimate, LatencySegment
-from objectives.slo import RequestOutcome, Slo
+from objectives.slo import Slo
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import Records
-from tuner.loadgen.request_metrics import BoolArray, e2e_ms, tpot_ms, ttft_from_due_ms
+from tuner.loadgen.request_metrics import BoolArray
 from tuner.loadgen.statistics import share_estimate
+from tuner.loadgen.verdicts import verdicts_of
 
 
 def attainment_of(
     records: Records, measured: BoolArray, slo: Slo, seed: int = 0
 ) -> Estimate | None:
     """Share of the `measured` requests that met the SLO; None for no requests."""
-    columns = (ttft_from_due_ms(records), tpot_ms(records), e2e_ms(records))
-    rows = zip(
-        records.completed[measured].tolist(),
-        *(column[measured].tolist() for column in columns),
-        strict=True,
-    )
-    verdicts = [
-        slo.met_by(RequestOutcome(completed, *(_number(value) for value in latencies)))
-        for completed, *latencies in rows
-    ]
-    return share_estimate(np.array(verdicts, dtype=np.bool_), seed=seed)
+    return share_estimate(verdicts_of(records, measured, slo), seed=seed)
 
 
 def goodput_of(attainment: Estimate, offered_per_s: float) -> Estimate:
@@ -60,7 +49,3 @@ def under_slo(
     share = attainment_of(records, measured, slo, seed)
     goodput = None if share is None else goodput_of(share, summary.offered_per_s)
     return replace(summary, slo_attainment=share, goodput_per_s=goodput)
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value

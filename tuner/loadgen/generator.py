@@ -22,6 +22,7 @@ from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_t
 from tuner.loadgen.stream_fault import StreamFault
 from tuner.loadgen.transport import Transport
 from tuner.loadgen.transports import open_transport
+from tuner.loadgen.verdicts import RunningVerdicts
 
 COMPLETIONS_PATH = "/v1/completions"
 PROGRESS_PERIOD_S = 0.25
@@ -96,6 +97,7 @@ async def _run_reporting(run: SegmentRun, number: int, segment: Segment, emit: E
 async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> None:
     scale = run.settings.time_scale
     look = Look.of(segment) if isinstance(segment, OpenLoopSegment) else None
+    judging = _running_verdicts(segment, run)
     while True:
         elapsed_s = max(0.0, (time.monotonic() - run.start_s) * scale)
         begun = run.start_s != float("inf")
@@ -106,8 +108,17 @@ async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit:
         if look is not None and isinstance(segment, OpenLoopSegment) and elapsed_s >= look.at_s:
             prefix = rows_of_log(look, segment, log, run.start_s, scale)
             look = None
-        emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *counts, prefix))
+        now_s = time.monotonic()
+        verdicts = judging.new(run.start_s, scale, now_s) if judging and begun else ()
+        told = (*counts, prefix, verdicts, log.unanswered)
+        emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *told))
         await asyncio.sleep(PROGRESS_PERIOD_S)
+
+
+def _running_verdicts(segment: Segment, run: SegmentRun) -> RunningVerdicts | None:
+    if not isinstance(segment, OpenLoopSegment) or segment.slo is None:
+        return None
+    return RunningVerdicts(segment, segment.slo, run.log)
 
 
 def _phase(segment: Segment, elapsed_s: float) -> str:

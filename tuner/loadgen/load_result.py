@@ -11,6 +11,7 @@ from typing import Any
 from tuner.loadgen.plan import LoadPlan, Segment
 from tuner.loadgen.prefix import PrefixRow
 from tuner.loadgen.records import Records
+from tuner.loadgen.verdicts import VerdictRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,13 @@ class LoadProgress:
     completed: int
     failed: int
     in_flight: int
+    """Requests sent and not ended."""
     prefix: Sequence[PrefixRow] | None = None
     """Of an open loop, once: the window's first requests as they stood at `Look.at_s`."""
+    verdicts: Sequence[VerdictRow] = ()
+    """Of an open loop with an SLO: what became certain since the last report."""
+    unanswered: int = 0
+    """Requests in flight without a token so far."""
 
 
 @dataclass(frozen=True, slots=True)

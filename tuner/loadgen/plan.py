@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from objectives.slo import Slo
+
 TransportKind = Literal["automatic", "socket", "aiohttp"]
 
 
@@ -34,6 +36,9 @@ class OpenLoopSegment:
     warmup_s: float
     window_s: float
     drain_s: float
+    slo: Slo | None = None
+    """Where given, the generator tells of each measured request as soon as it is certain whether
+    it meets this."""
 
 
 @dataclass(frozen=True, slots=True)

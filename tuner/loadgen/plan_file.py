@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from objectives.slo import Slo
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -54,7 +55,10 @@ def _segment_from_dict(document: Mapping[str, Any]) -> Segment:
     values = dict(document)
     kind = values.pop("kind")
     values["requests"] = _from_columns(values["requests"])
-    return OpenLoopSegment(**values) if kind == "open" else ClosedLoopSegment(**values)
+    if kind != "open":
+        return ClosedLoopSegment(**values)
+    slo = values.pop("slo", None)
+    return OpenLoopSegment(**values, slo=None if slo is None else Slo(**slo))
 
 
 def _to_columns(requests: Sequence[PlannedRequest]) -> dict[str, list[Any]]:

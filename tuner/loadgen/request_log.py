@@ -36,9 +36,18 @@ class RequestLog:
     def in_flight(self) -> int:
         return len(self._active)
 
+    @property
+    def unanswered(self) -> int:
+        """Requests in flight that have had no token."""
+        return sum(stream.last_token_s is None for stream in self._active.values())
+
     def stream(self, row: int) -> ResponseStream | None:
         """The row's answer so far; None while it was not sent."""
         return self._streams[row]
+
+    def outcome(self, row: int) -> Outcome:
+        """How the row's request ended; NOT_SENT while it has not."""
+        return self._outcomes[row]
 
     def active_streams(self) -> Iterator[ResponseStream]:
         return iter(list(self._active.values()))

@@ -23,6 +23,7 @@ from tuner.study.context import StudyContext
 from tuner.study.early_abort import Bar, pruned_score
 from tuner.study.executor import AttemptRequest, AttemptResult, LoadStatus
 from tuner.study.ledger import History
+from tuner.study.monitor import best_trial
 from tuner.study.noise import noise_of
 from tuner.study.report import trial_summary
 from tuner.study.scoring import slo_of
@@ -166,12 +167,25 @@ def _request(
         salt=attempt.id,
         burst=measuring.burst,
         bar=_bar(context, trial, measuring, history),
+        find_max_rate=spec.objective.mode == "goodput",
+        rate_to_beat_per_s=_rate_to_beat(trial, measuring, history),
         labels=(
             ("study", str(attempt.study_id)),
             ("trial", str(attempt.trial_number)),
             ("attempt", str(attempt.ordinal)),
         ),
     )
+
+
+def _rate_to_beat(trial: TrialRecord, measuring: Measuring, history: History) -> float | None:
+    """The best trial's highest rate, for a searched trial; None: this one's own is wanted."""
+    best = best_trial(history)
+    searched = measuring.purpose is AttemptPurpose.SEARCH
+    if best is None or not searched or trial.origin is TrialOrigin.BASELINE:
+        return None
+    measurement = history.measured(best[0], AttemptPurpose.SEARCH)
+    found = None if measurement is None else measurement.max_rate
+    return None if found is None else found.value_per_s
 
 
 def _bar(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
-from tuner.domain.study_spec import BudgetSpec, StudySpec, WorkloadSpec
+from tuner.domain.study_spec import BudgetSpec, StudySpec
 from tuner.store.records import AttemptRecord, TrialRecord
 
 NOMINAL_STARTUP_S = 60.0
@@ -17,6 +17,9 @@ DRAIN_S = 30.0
 """Engine seconds the open loop may go on for the window's last requests."""
 
 STOP_S = 2.0
+
+NOMINAL_PROBES = 5
+"""Rates tried until the highest that meets the SLO is known, each for about a latency window."""
 
 BASELINE_REPEATS = 2
 """Fresh starts of the baseline beside its first one; one more when they disagree."""
@@ -94,9 +97,15 @@ def _lasted_s(attempt: AttemptRecord) -> float:
     return max(0.0, (attempt.ended_at - attempt.started_at).total_seconds())
 
 
-def attempt_forecast_s(workload: WorkloadSpec) -> float:
-    """Engine seconds of one start: up, both segments with their warm-ups, down."""
+def attempt_forecast_s(spec: StudySpec) -> float:
+    """Engine seconds of one start: up, both segments with their warm-ups, down.
+
+    In goodput mode with the search for the highest rate, about whose length little is known.
+    """
+    workload = spec.workload
     load = 2 * workload.warmup_s + workload.latency_window_s + workload.capacity_window_s
+    if spec.objective.mode == "goodput":
+        load += NOMINAL_PROBES * (workload.warmup_s + workload.latency_window_s)
     return NOMINAL_STARTUP_S + load + DRAIN_S / 2 + STOP_S
 
 

@@ -63,7 +63,7 @@ class StudyContext:
         """Wall seconds an attempt takes, as measured so far or else as forecast."""
         if account.mean_attempt_s is not None:
             return account.mean_attempt_s
-        return attempt_forecast_s(self.spec.workload) / self.time_scale
+        return attempt_forecast_s(self.spec) / self.time_scale
 
     def engine_minutes(self, wall_s: float) -> float:
         """Wall time of an attempt as GPU minutes of the budget (engine time, all devices)."""

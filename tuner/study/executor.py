@@ -47,6 +47,11 @@ class AttemptRequest:
     """Whether a worst-case burst follows the measurement: does what starts also survive?"""
     bar: Bar | None = None
     """What the load test is cut short against when it is hopeless; None: it is run to its end."""
+    find_max_rate: bool = False
+    """Whether the highest rate that meets `slo` is looked for after the measurement."""
+    rate_to_beat_per_s: float | None = None
+    """Another configuration's highest rate: whether this one beats it is looked at first, and less
+    closely at the rest."""
     labels: tuple[tuple[str, str], ...] = ()
     """Names of study, trial and attempt, for whoever looks at what runs on the host."""
 

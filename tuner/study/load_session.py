@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from objectives.measurement import CapacitySegment, EngineFacts, Measurement
+from objectives.measurement import EngineFacts, MaxRate, Measurement
 from tuner.domain.clock import Clock
 from tuner.engine.http_probe import Probe
 from tuner.engine.launcher import RunningEngine
 from tuner.errors import EngineHungError, LoadGeneratorError
-from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.load_process import run_load
-from tuner.loadgen.load_result import LoadProgress, LoadResult, SegmentResult, load_segments
-from tuner.loadgen.plan import (
-    ClosedLoopSegment,
-    LoadPlan,
-    OpenLoopSegment,
-    PlannedRequest,
-    Segment,
-)
-from tuner.loadgen.prompt_classes import prompt_edges
+from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
+from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, Segment
 from tuner.loadgen.records import Records
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
 from tuner.loadgen.silence import hung
-from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
-from tuner.loadgen.workload import Workload, build_workload
+from tuner.loadgen.workload import Workload
 from tuner.study.abort_watch import abort_watch, require_engine_in_time
 from tuner.study.attempt import LoadHooks
-from tuner.study.budget import DRAIN_S
 from tuner.study.calibration import (
     LoadCalibration,
     RateSource,
@@ -53,19 +42,26 @@ from tuner.study.calibration_load import (
     read_steps,
     staircase,
 )
-from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_size
 from tuner.study.early_abort import CutShortError
-from tuner.study.engine_launch import time_scale
 from tuner.study.engine_truth import read_truth
-from tuner.study.engine_windows import engine_windows
 from tuner.study.executor import AttemptRequest
 from tuner.study.load_progress import MEASUREMENT, SERIES_FILE, ProgressSink, progress_sink
+from tuner.study.load_segments import (
+    BURST,
+    burst_segment,
+    load_plan,
+    load_s,
+    measurement_segments,
+    workload_of,
+)
+from tuner.study.loaded import Loaded
+from tuner.study.measurement_summary import summarise
+from tuner.study.rate_finder import find_max_rate, rate_search
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
-from tuner.telemetry.series import MetricSeries, Scrape
+from tuner.telemetry.series import Scrape
 
-BURST = "burst"
 CALIBRATION, RATES = "calibration", "calibration-rates"
 SEGMENTS = {
     MEASUREMENT: ("latency", "capacity"),
@@ -80,9 +76,10 @@ SCRAPE_PERIOD_S = 1.0
 SHORTEST_SCRAPE_S = 0.1
 """Wall seconds: more often would compete with the load for the processor."""
 
-BURST_INSTANT_S = 1.0
-
 TRUTH_TIMEOUT_S = 10.0
+
+SEARCH_SHARE = 0.5
+"""Of an attempt's deadline: what the search for the highest rate may take of it."""
 
 GpusOf = Callable[[AttemptRequest], Gpus | None]
 
@@ -90,16 +87,6 @@ GpusOf = Callable[[AttemptRequest], Gpus | None]
 def no_gpus(request: AttemptRequest) -> Gpus | None:
     """Nobody can tell how busy the GPUs are."""
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """What came of a load plan, and what the engine reported meanwhile."""
-
-    result: LoadResult
-    series: MetricSeries
-    truth: EngineTruth | None = None
-    """Of an embedded engine faster than real time: what it knows of every request."""
 
 
 class _Climbed(Exception):
@@ -228,7 +215,35 @@ class LoadSession:
         segments = measurement_segments(request, workload, calibration)
         watch = abort_watch(request, segments, self._limits)
         loaded = self._run(request, engine, MEASUREMENT, segments, hooks, watch)
-        return summarise(request, workload, facts, loaded, self._limits)
+        measurement = summarise(request, workload, facts, loaded, self._limits)
+        if not request.find_max_rate or not measurement.instrument.valid:
+            return measurement
+        found = self._max_rate(request, engine, workload, calibration, hooks)
+        return replace(measurement, max_rate=found)
+
+    def _max_rate(
+        self,
+        request: AttemptRequest,
+        engine: RunningEngine,
+        workload: Workload,
+        calibration: LoadCalibration,
+        hooks: LoadHooks,
+    ) -> MaxRate | None:
+        """The highest rate that meets the SLO on this engine; None without an SLO."""
+        if request.slo is None:
+            return None
+        engine_s = SEARCH_SHARE * request.deadlines.attempt_s
+        return find_max_rate(
+            rate_search(calibration, request.rate_to_beat_per_s, engine_s),
+            workload,
+            request.workload,
+            request.slo,
+            request.workload_seed,
+            self._limits,
+            lambda purpose, segment, watch: self._run(
+                request, engine, purpose, (segment,), hooks, watch
+            ),
+        )
 
     def burst(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
@@ -257,7 +272,7 @@ class LoadSession:
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
-        tell = progress_sink(purpose, SEGMENTS[purpose], hooks)
+        tell = progress_sink(purpose, SEGMENTS.get(purpose, (purpose,)), hooks)
 
         def on_progress(progress: LoadProgress, scrape: Scrape | None = None) -> None:
             tell(progress, scrape)
@@ -269,141 +284,6 @@ class LoadSession:
         loaded.series.save(directory / SERIES_FILE)
         _require_whole(loaded.result, plan, purpose)
         return loaded
-
-
-def workload_of(request: AttemptRequest) -> Workload:
-    """The study's requests: equal for every attempt under the same seed."""
-    return build_workload(
-        request.workload,
-        max_model_len=request.max_model_len,
-        seed=request.workload_seed,
-        base_dir=request.base_dir,
-    )
-
-
-def measurement_segments(
-    request: AttemptRequest, workload: Workload, calibration: LoadCalibration
-) -> tuple[Segment, ...]:
-    """The two segments of one measurement."""
-    spec, seed = request.workload, request.workload_seed
-    latency = open_loop_segment(
-        workload,
-        spec.arrival,
-        calibration.rate_per_s,
-        spec.warmup_s,
-        spec.latency_window_s,
-        DRAIN_S,
-        seed,
-    )
-    warmup_s = calibration.capacity_warmup_s
-    capacity = closed_loop_segment(
-        workload,
-        calibration.concurrency,
-        spec.warmup_s if warmup_s is None else warmup_s,
-        spec.capacity_window_s,
-        seed,
-    )
-    return latency, capacity
-
-
-def load_s(segments: Sequence[Segment]) -> float:
-    """Engine seconds of load, at most."""
-    return sum(
-        segment.warmup_s
-        + segment.window_s
-        + (segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0)
-        for segment in segments
-    )
-
-
-def burst_segment(request: AttemptRequest, workload: Workload) -> OpenLoopSegment:
-    """The worst case: every sequence the engine may run, with the longest prompt, at one moment."""
-    longest = int(workload.prompt_tokens.max())
-    output = max(1, min(BURST_OUTPUT_TOKENS, request.max_model_len - longest))
-    seed = derived_seed(request.workload_seed, BURST)
-    requests = tuple(
-        PlannedRequest(index, longest, output, derived_seed(seed, index), due_s=0.0)
-        for index in range(burst_size(request.max_num_seqs, longest))
-    )
-    return OpenLoopSegment(requests, 0.0, BURST_INSTANT_S, BURST_WINDOW_S)
-
-
-def load_plan(
-    request: AttemptRequest, engine: RunningEngine, purpose: str, segments: tuple[Segment, ...]
-) -> LoadPlan:
-    """The plan of one run; prompts of two runs on one engine never share a prefix."""
-    return LoadPlan(
-        base_url=engine.base_url,
-        model=engine.request.served_model,
-        segments=segments,
-        vocabulary_size=request.vocabulary_size,
-        salt=_salt(request, purpose),
-        time_scale=time_scale(request.engine),
-        stall_s=request.deadlines.stall_s,
-    )
-
-
-def summarise(
-    request: AttemptRequest,
-    workload: Workload,
-    facts: EngineFacts,
-    loaded: Loaded,
-    limits: InstrumentLimits = LIMITS,
-) -> Measurement:
-    """Records and metrics of both segments as one measurement."""
-    result = loaded.result
-    first, second = result.segments
-    windows = engine_windows(result, loaded.series)
-    slo = request.slo
-    latency = latency_segment(
-        first,
-        windows[0],
-        slo=slo,
-        seed=request.workload_seed,
-        prompt_edges=prompt_edges(workload.prompt_tokens),
-    )
-    capacity = capacity_segment(second, windows[1], seed=request.workload_seed)
-    ttft = latency.ttft_ms
-    return Measurement(
-        latency=latency,
-        capacity=capacity,
-        instrument=instrument(
-            result.segments,
-            windows,
-            time_scale=result.time_scale,
-            ttft_p95_ms=ttft.p95.value if ttft is not None else None,
-            slo_ttft_ms=slo.ttft_ms if slo is not None else None,
-            truth=_truth_check(request, first, loaded.truth),
-            limits=limits,
-        ),
-        engine=facts,
-        workload_digest=workload.digest,
-        workload_seed=request.workload_seed,
-        simulated=request.engine.kind == "simulated",
-        time_scale=result.time_scale,
-        notes=steadiness_notes(capacity),
-    )
-
-
-def _salt(request: AttemptRequest, purpose: str) -> int:
-    return derived_seed(request.salt, purpose)
-
-
-def _truth_check(
-    request: AttemptRequest, latency: SegmentResult, truth: EngineTruth | None
-) -> TruthCheck | None:
-    return None if truth is None else truth_check(latency, _salt(request, MEASUREMENT), truth)
-
-
-def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:
-    """What is to be said of a throughput that was not steady all the time."""
-    steady, notes = segment.steady, []
-    if steady is not None and steady.truncated_s > 0:
-        left_out = f"the first {steady.truncated_s:.1f} of {segment.window_s:g} s"
-        notes.append(f"throughput leaves out {left_out}: the engine had not settled")
-    if steady is not None and not steady.steady and steady.drift is not None:
-        notes.append(f"throughput is not steady: it drifted by {steady.drift:+.0%} in the window")
-    return tuple(notes)
 
 
 def _require_whole(result: LoadResult, plan: LoadPlan, purpose: str) -> None:

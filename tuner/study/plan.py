@@ -93,7 +93,7 @@ def plan_study(
         base_dir=base_dir,
     )
     outlook = Outlook(spec, target, workload)
-    restarts, engine_s = planned_starts(spec), attempt_forecast_s(spec.workload)
+    restarts, engine_s = planned_starts(spec), attempt_forecast_s(spec)
     attempt_s = engine_s / time_scale(spec.engine)
     if isinstance(spec.engine, SimulatedEngineSpec):
         attempt_s += SIMULATOR_OVERHEAD_S

@@ -31,6 +31,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     ),
     Quantity("output_tokens_per_s", "Output throughput, saturated", "tokens/s", HIGHER),
     Quantity("goodput_per_s", "Goodput", "requests/s", HIGHER),
+    Quantity("max_rate_per_s", "Highest rate that meets the SLO", "requests/s", HIGHER),
     Quantity("slo_attainment", "SLO attainment", "share", HIGHER),
     Quantity(COST, "GPU time per million output tokens", "GPU hours", LOWER),
 )
@@ -71,6 +72,8 @@ def readings(measurement: Measurement) -> dict[str, Reading | None]:
             found[f"{metric}_{percentile}_ms"] = _percentile(distribution, percentile)
     found["output_tokens_per_s"] = _reading(capacity.output_tokens_per_s)
     found["goodput_per_s"] = _reading(latency.goodput_per_s)
+    rate = measurement.max_rate
+    found["max_rate_per_s"] = _reading(None if rate is None else rate.estimate)
     found["slo_attainment"] = _reading(latency.slo_attainment)
     return found
 

@@ -175,6 +175,9 @@ def headline(measurement: Measurement) -> JsonObject:
         "output_tokens_per_s": _value(capacity.output_tokens_per_s),
         "slo_attainment": _value(latency.slo_attainment),
         "goodput_per_s": _value(latency.goodput_per_s),
+        "max_rate_per_s": None
+        if measurement.max_rate is None
+        else measurement.max_rate.value_per_s,
         "preemptions_per_request": _worst(
             latency.preemptions_per_request, capacity.preemptions_per_request
         ),

@@ -16,6 +16,7 @@ from tuner.loadgen.records import Records
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
 from tuner.study.load_progress import MEASUREMENT
+from tuner.study.rate_search import limits_of
 
 LATENCY_SEGMENT = 0
 """A measurement's load is the latency segment, then the capacity segment."""
@@ -26,7 +27,7 @@ class SloReading:
     """Reads measurements under `slo`; `directories` are the attempts' by attempt id.
 
     Where an attempt's files are gone or cannot be read, attainment and goodput are unknown: what
-    the old SLO gave would be another quantity.
+    the old SLO gave would be another quantity. So is the highest rate under another SLO.
     """
 
     artifacts: ArtifactStore
@@ -41,7 +42,9 @@ class SloReading:
             if loaded is not None:
                 seed = record.workload_seed
                 latency = under_slo(measurement.latency, *loaded, self.slo, seed)
-        return replace(measurement, latency=latency)
+        found = measurement.max_rate
+        same = self.slo is not None and found is not None and found.slo == limits_of(self.slo)
+        return replace(measurement, latency=latency, max_rate=found if same else None)
 
     def _load(self, record: MeasurementRecord) -> tuple[OpenLoopSegment, Records] | None:
         stored = self.directories.get(record.attempt_id)

@@ -247,8 +247,11 @@ def measure(
     observer: Observer | None = None,
     cancellation: Cancellation | None = None,
     executor_of: ExecutorFactory = local_executor,
+    find_max_rate: bool = False,
 ) -> SingleMeasurement:
     """Measure one configuration (default: the document's baseline), both segments, no search.
+
+    `find_max_rate` looks for the highest rate that meets the document's SLO too.
 
     Needs no database. Raises InvalidStudyError or StartupError; every end of the attempts, a
     cancelled one too, is in the result.
@@ -267,6 +270,7 @@ def measure(
         cancellation=cancellation or Cancellation(),
         clock=clock,
         version=known.version,
+        find_max_rate=find_max_rate,
     )
 
 

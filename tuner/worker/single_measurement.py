@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from objectives.measurement import EngineFacts
@@ -46,11 +46,13 @@ def measure_once(
     cancellation: Cancellation,
     clock: Clock,
     version: str | None = None,
+    find_max_rate: bool = False,
 ) -> SingleMeasurement:
     """Measure `config` (default: the document's baseline), repeated where that was our fault.
 
     The load is calibrated on it unless the document gives a rate. A cancelled, infeasible or
-    invalid end is a result. Raises InvalidStudyError or StartupError.
+    invalid end is a result. With `find_max_rate` the highest rate that meets the document's SLO is
+    looked for as well. Raises InvalidStudyError or StartupError.
     """
     target = target_of(spec, base_dir, version)
     chosen = baseline_config(spec, target) if config is None else config
@@ -60,6 +62,7 @@ def measure_once(
     for attempt in range(1, MOST_ATTEMPTS + 1):
         directory = root / f"attempt-{attempt}"
         request = _request(spec, target, chosen, base_dir, directory, attempt)
+        request = replace(request, find_max_rate=find_max_rate)
         result = executor.execute(request, listener, cancellation)
         if result.outcome not in (AttemptOutcome.ENVIRONMENT, AttemptOutcome.INVALID):
             break

@@ -19,7 +19,9 @@ from tuner.domain.engine_config import EngineConfig
 from tuner.simulator.engine_model import warm_up
 from tuner.study.calibration import LoadCalibration, RateSource
 from tuner.study.confirmation import held_out_seed
-from tuner.study.load_session import Loaded, summarise, workload_of
+from tuner.study.load_segments import workload_of
+from tuner.study.loaded import Loaded
+from tuner.study.measurement_summary import summarise
 
 LOAD = LoadCalibration(12.0, 16, RateSource.GIVEN)
 QUIET = StartNoise(0.0, 1)

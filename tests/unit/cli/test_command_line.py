@@ -177,6 +177,15 @@ def test_a_flag_that_no_baseline_could_have_is_not_measured(tmp_path: Path, flag
     assert not state.exists()
 
 
+def test_a_highest_rate_without_an_slo_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(PLANNED)
+    state = tmp_path / "state"
+    done = servetune("measure", str(tmp_path / "study.yaml"), "--find-max-rate", state_dir=state)
+    assert done.returncode == 2
+    assert "objective.slo" in done.stderr
+    assert not state.exists()
+
+
 def test_a_configuration_file_that_is_named_but_missing_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "no-such.toml"
     done = servetune("study", "list", state_dir=tmp_path / "s", SERVETUNE_CONFIG=str(missing))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from objectives.measurement import Measurement, PromptClass
+from objectives.measurement import MaxRate, Measurement, PromptClass, RateProbe, SloLimits
 from tests.support.study_measurements import distribution, measurement
 from tuner.cli.measuring import _draw, document
 from tuner.domain.engine_config import EngineConfig, LaunchCommand
@@ -75,3 +75,35 @@ def test_the_start_is_compared_with_its_forecast() -> None:
     assert row(file.getvalue(), "KV tokens").split()[-2:] == ["-10.0", "%"]
     assert document(done)["forecast"] == {"kv_cache_tokens": entry}
     assert document(measured(measurement()))["forecast"] is None
+
+
+HELD = RateProbe(4.0, True, "attainment", 120, 119, -5.0, 1.2, 42.0, "seen")
+GUESSED = RateProbe(4.4, False, "share", 300, 280, 1.0, 7.0, 130.0, "seen")
+
+
+def found_rate(*probes: RateProbe, **changes: float | None) -> Measurement:
+    values = {"value_per_s": 4.2, "low_per_s": 4.0, "high_per_s": None, **changes}
+    slo = SloLimits(500, None, None, 0.95)
+    rate = MaxRate(**values, slo=slo, confidence=0.9, probes=probes, engine_s=172.0, ended="narrow")
+    return dataclasses.replace(measurement(), max_rate=rate)
+
+
+def test_the_highest_rate_is_shown_with_its_interval_and_its_probes() -> None:
+    text = drawn(found_rate(HELD, GUESSED))
+    assert "4.2 requests/s, between 4 and unknown with 90% confidence" in text
+    assert " ".join(row(text, "    4/s").split()) == "4/s met attainment 119 of 120 good 42 s"
+    assert row(text, "  4.4/s").split()[:3] == ["4.4/s", "missed?", "share"]
+    assert "highest rate" not in drawn(measurement())
+
+
+def test_a_rate_that_never_held_is_between_nothing_and_what_failed() -> None:
+    text = drawn(found_rate(value_per_s=0.5, low_per_s=None, high_per_s=1.0))
+    assert "0.5 requests/s, between 0 and 1 with" in text
+    assert "no rate was tried" in drawn(found_rate(value_per_s=None, low_per_s=None))
+
+
+def test_the_highest_rate_is_in_the_document() -> None:
+    stored = document(measured(found_rate(HELD)))["measurement"]
+    assert isinstance(stored, dict)
+    assert stored["max_rate"]["probes"][0]["rule"] == "attainment"
+    assert (stored["max_rate"]["low_per_s"], stored["max_rate"]["high_per_s"]) == (4.0, None)

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from objectives.slo import Slo
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
 from tuner.loadgen.plan_file import read_plan, write_plan
 
@@ -29,6 +33,7 @@ open_segments = st.builds(
     warmup_s=times,
     window_s=times,
     drain_s=times,
+    slo=st.none() | st.builds(Slo, ttft_ms=st.floats(1, 1e6), e2e_ms=st.none() | st.floats(1, 1e6)),
 )
 closed_segments = st.builds(
     ClosedLoopSegment,
@@ -57,3 +62,12 @@ def test_a_plan_survives_the_file_exactly(
     path = tmp_path_factory.mktemp("plan") / "plan.json"
     write_plan(plan, path)
     assert read_plan(path) == plan
+
+
+def test_plans_of_older_versions_have_no_slo(tmp_path: Path) -> None:
+    plan = LoadPlan("http://127.0.0.1:1", "m", (OpenLoopSegment((), 1, 2, 3),), 100, 1, 1.0, 60.0)
+    write_plan(plan, tmp_path / "plan.json")
+    document = json.loads((tmp_path / "plan.json").read_text())
+    del document["segments"][0]["slo"]
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    assert read_plan(tmp_path / "plan.json") == plan

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectives.measurement import Estimate
+from objectives.measurement import Estimate, MaxRate, SloLimits
 from objectives.pooling import pooled
 from objectives.serialise import measurement_from_dict, measurement_to_dict
 from objectives.slo import GoodputObjective
@@ -86,3 +86,17 @@ def test_a_goodput_of_zero_is_averaged_and_not_lost() -> None:
 def test_a_pool_can_be_stored() -> None:
     both = pooled([measurement(ttft_ms=100), measurement(ttft_ms=300)])
     assert measurement_from_dict(measurement_to_dict(both)) == both
+
+
+def test_highest_rates_are_averaged_where_all_are_known() -> None:
+    slo = SloLimits(500, None, None, 0.95)
+    low, high = (
+        dataclasses.replace(
+            measurement(), max_rate=MaxRate(rate, 1.0, 20.0, slo, 0.9, (), 60.0, "narrow")
+        )
+        for rate in (4.0, 9.0)
+    )
+    both = pooled([low, high]).max_rate
+    assert both is not None
+    assert (both.value_per_s, both.low_per_s, both.high_per_s) == (pytest.approx(6.0), None, None)
+    assert pooled([low, measurement()]).max_rate is None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectives.measurement import Estimate
+from objectives.measurement import Estimate, MaxRate, Measurement, SloLimits
 from objectives.slo import (
     GoodputObjective,
     RequestOutcome,
@@ -17,6 +17,8 @@ from objectives.slo import (
     goodput_value,
     wilson,
 )
+from objectives.uncertainty import score_spread
+from objectives.weighted_metric import WeightedMetric
 from tests.support.measurement_strategies import (
     capacity_segment,
     latency_segment,
@@ -190,3 +192,42 @@ def test_preemptions_can_be_charged_to_goodput() -> None:
 def test_a_meaningless_goodput_objective_is_refused(epsilon: float, penalty: float) -> None:
     with pytest.raises(ValueError, match="ε"):
         GoodputObjective(epsilon=epsilon, preemption_penalty=penalty)
+
+
+def with_rate(value_per_s: float | None, low: float | None = None) -> Measurement:
+    """Two measurements of this kind never differ in their goodput at the study's rate."""
+    found = MaxRate(value_per_s, low, None, SloLimits(500, None, None, 0.95), 0.9, (), 60.0, "time")
+    return replace(measurement(), max_rate=found)
+
+
+def test_where_the_highest_rates_are_known_they_are_compared() -> None:
+    score = GoodputObjective(epsilon=0.02).score(with_rate(6.0), with_rate(4.0))
+    assert score.value == pytest.approx(math.log(6.08 / 4.08))
+    (term,) = score.terms
+    assert (term.metric, term.baseline, term.value) == ("max_rate", 4.0, 6.0)
+    assert WeightedMetric.parse(term.metric).read(with_rate(6.0)) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("own", "reference"),
+    [
+        (with_rate(6.0), measurement()),
+        (measurement(), with_rate(4.0)),
+        (with_rate(None), with_rate(4.0)),
+    ],
+)
+def test_where_one_of_them_is_not_known_goodput_at_the_rate_is_compared(
+    own: Measurement, reference: Measurement
+) -> None:
+    (term,) = GoodputObjective().score(own, reference).terms
+    assert (term.metric, term.improvement) == ("goodput", 1.0)
+
+
+def test_the_interval_of_a_highest_rate_is_its_scores_spread() -> None:
+    objective, reference = GoodputObjective(), with_rate(6.0)
+    open_above = with_rate(6.0, low=5.0)
+    assert score_spread(objective.score(open_above, reference), open_above) is None
+    assert open_above.max_rate is not None
+    closed = replace(open_above, max_rate=replace(open_above.max_rate, high_per_s=7.0))
+    spread = score_spread(objective.score(closed, reference), closed)
+    assert spread == pytest.approx(math.log(7 / 5) / (2 * 1.6449), rel=1e-3)

@@ -15,7 +15,7 @@ from tuner.study.abort_watch import abort_watch, in_time, require_engine_in_time
 from tuner.study.calibration import given_rate
 from tuner.study.early_abort import Abort, CutShortError
 from tuner.study.executor import AttemptRequest
-from tuner.study.load_session import load_s, measurement_segments, workload_of
+from tuner.study.load_segments import load_s, measurement_segments, workload_of
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.series import MetricSeries, Scrape
 

@@ -7,7 +7,14 @@ import pytest
 
 from tests.support.study_records import attempt_record, trial_record
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
-from tuner.domain.study_spec import BudgetSpec, ConfirmationSpec, StudySpec, WorkloadSpec
+from tuner.domain.study_spec import (
+    BudgetSpec,
+    ConfirmationSpec,
+    ObjectiveSpec,
+    SloSpec,
+    StudySpec,
+    WorkloadSpec,
+)
 from tuner.store.records import AttemptRecord
 from tuner.study.budget import (
     DRAIN_S,
@@ -128,9 +135,13 @@ def test_forecast_of_starts_and_their_length() -> None:
     assert confirmation_starts(spec()) == 9
     assert planned_starts(spec(trials=8)) == 3 + 8 + 9
     workload = WorkloadSpec(warmup_s=5, latency_window_s=60, capacity_window_s=30)
+    loaded = spec().model_copy(update={"workload": workload})
     load_s = 100
-    assert attempt_forecast_s(workload) > NOMINAL_STARTUP_S + load_s
-    assert attempt_forecast_s(workload) < NOMINAL_STARTUP_S + load_s + DRAIN_S
+    assert attempt_forecast_s(loaded) > NOMINAL_STARTUP_S + load_s
+    assert attempt_forecast_s(loaded) < NOMINAL_STARTUP_S + load_s + DRAIN_S
+    goodput = ObjectiveSpec(mode="goodput", slo=SloSpec(ttft_ms=500))
+    searching = loaded.model_copy(update={"objective": goodput})
+    assert attempt_forecast_s(searching) > attempt_forecast_s(loaded) + 3 * 65
     assert ConfirmationSpec().rounds <= ConfirmationSpec().max_rounds
 
 

@@ -26,7 +26,7 @@ from tuner.study.calibration_load import (
     read_steps,
     staircase,
 )
-from tuner.study.load_session import load_s, workload_of
+from tuner.study.load_segments import load_s, workload_of
 from tuner.telemetry.series import MetricSeries
 
 SPEC = WorkloadSpec()

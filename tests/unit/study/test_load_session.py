@@ -11,12 +11,7 @@ from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
 from tuner.study.calibration import given_rate
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, burst_size
 from tuner.study.engine_launch import SHORTEST_DEADLINE_S, launch_request, wall_seconds
-from tuner.study.load_session import (
-    burst_segment,
-    load_plan,
-    measurement_segments,
-    workload_of,
-)
+from tuner.study.load_segments import burst_segment, load_plan, measurement_segments, workload_of
 
 LOAD = given_rate(2.0, 24)
 

@@ -91,7 +91,7 @@ def test_a_percentile_at_the_cap_is_a_lower_bound() -> None:
 def test_names_are_told_apart_and_better_is_known() -> None:
     assert len(BY_NAME) == len(QUANTITIES)
     higher = {q.name for q in QUANTITIES if q.direction is Direction.HIGHER_IS_BETTER}
-    assert higher == {"output_tokens_per_s", "goodput_per_s", "slo_attainment"}
+    assert higher == {"output_tokens_per_s", "goodput_per_s", "max_rate_per_s", "slo_attainment"}
 
 
 def test_a_reading_goes_to_json() -> None:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from objectives.measurement import Estimate
+from objectives.measurement import Estimate, MaxRate
 from objectives.slo import Slo
 from tests.support.load_records import Row, open_segment, records_of
 from tests.support.study_measurements import measurement
@@ -15,6 +16,7 @@ from tuner.loadgen.plan_file import PLAN_NAME, write_plan
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
 from tuner.study.load_progress import MEASUREMENT
+from tuner.study.rate_search import limits_of
 from tuner.study.slo_reading import SloReading
 
 ATTEMPT = attempt_record(1, 3)
@@ -82,3 +84,14 @@ def test_files_that_cannot_be_read_leave_attainment_unknown(
     else:
         path.write_bytes(b"{")
     assert share(SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250))) is None
+
+
+def test_a_highest_rate_belongs_to_the_slo_it_was_looked_for_under(
+    artifacts: ArtifactStore,
+) -> None:
+    slo = Slo(ttft_ms=250)
+    found = MaxRate(4.0, 3.0, 5.0, limits_of(slo), 0.9, (), 60.0, "narrow")
+    record = measurement_record(ATTEMPT, replace(measurement(), max_rate=found))
+    assert SloReading(artifacts, DIRECTORIES, slo)(record).max_rate == found
+    for other in (Slo(ttft_ms=251), Slo(ttft_ms=250, attainment=0.9), None):
+        assert SloReading(artifacts, DIRECTORIES, other)(record).max_rate is None

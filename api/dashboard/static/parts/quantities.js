@@ -6,10 +6,11 @@ export const QUANTITIES = {
   itl_p50_ms: ["ITL p50", "ms"], itl_p95_ms: ["ITL p95", "ms"], itl_p99_ms: ["ITL p99", "ms"],
   e2e_p50_ms: ["End to end p50", "ms"], e2e_p95_ms: ["End to end p95", "ms"], e2e_p99_ms: ["End to end p99", "ms"],
   output_tokens_per_s: ["Throughput, saturated", "tokens/s"], goodput_per_s: ["Goodput", "requests/s"],
+  max_rate_per_s: ["Highest rate within the SLO", "requests/s"],
   slo_attainment: ["SLO attainment", ""], gpu_hours_per_million_tokens: ["GPU hours per 10⁶ output tokens", "h"],
 };
 
-export const LOWER_IS_BETTER = (name) => !["output_tokens_per_s", "goodput_per_s", "slo_attainment"].includes(name);
+export const LOWER_IS_BETTER = (name) => !["output_tokens_per_s", "goodput_per_s", "max_rate_per_s", "slo_attainment"].includes(name);
 
 export const AXES = ["ttft_p95_ms", "tpot_p95_ms", "output_tokens_per_s", "goodput_per_s", "gpu_hours_per_million_tokens", "itl_p99_ms", "ttft_p50_ms", "e2e_p95_ms"];
 

@@ -1,0 +1,75 @@
+"""A measurement from the records and metrics of its load."""
+
+from __future__ import annotations
+
+from objectives.measurement import CapacitySegment, EngineFacts, Measurement
+from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
+from tuner.loadgen.instrument import LIMITS, InstrumentLimits
+from tuner.loadgen.load_result import SegmentResult
+from tuner.loadgen.prompt_classes import prompt_edges
+from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
+from tuner.loadgen.workload import Workload
+from tuner.study.engine_windows import engine_windows
+from tuner.study.executor import AttemptRequest
+from tuner.study.load_progress import MEASUREMENT
+from tuner.study.load_segments import salt_of
+from tuner.study.loaded import Loaded
+
+
+def summarise(
+    request: AttemptRequest,
+    workload: Workload,
+    facts: EngineFacts,
+    loaded: Loaded,
+    limits: InstrumentLimits = LIMITS,
+) -> Measurement:
+    """Records and metrics of both segments as one measurement."""
+    result = loaded.result
+    first, second = result.segments
+    windows = engine_windows(result, loaded.series)
+    slo = request.slo
+    latency = latency_segment(
+        first,
+        windows[0],
+        slo=slo,
+        seed=request.workload_seed,
+        prompt_edges=prompt_edges(workload.prompt_tokens),
+    )
+    capacity = capacity_segment(second, windows[1], seed=request.workload_seed)
+    ttft = latency.ttft_ms
+    return Measurement(
+        latency=latency,
+        capacity=capacity,
+        instrument=instrument(
+            result.segments,
+            windows,
+            time_scale=result.time_scale,
+            ttft_p95_ms=ttft.p95.value if ttft is not None else None,
+            slo_ttft_ms=slo.ttft_ms if slo is not None else None,
+            truth=_truth_check(request, first, loaded.truth),
+            limits=limits,
+        ),
+        engine=facts,
+        workload_digest=workload.digest,
+        workload_seed=request.workload_seed,
+        simulated=request.engine.kind == "simulated",
+        time_scale=result.time_scale,
+        notes=steadiness_notes(capacity),
+    )
+
+
+def _truth_check(
+    request: AttemptRequest, latency: SegmentResult, truth: EngineTruth | None
+) -> TruthCheck | None:
+    return None if truth is None else truth_check(latency, salt_of(request, MEASUREMENT), truth)
+
+
+def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:
+    """What is to be said of a throughput that was not steady all the time."""
+    steady, notes = segment.steady, []
+    if steady is not None and steady.truncated_s > 0:
+        left_out = f"the first {steady.truncated_s:.1f} of {segment.window_s:g} s"
+        notes.append(f"throughput leaves out {left_out}: the engine had not settled")
+    if steady is not None and not steady.steady and steady.drift is not None:
+        notes.append(f"throughput is not steady: it drifted by {steady.drift:+.0%} in the window")
+    return tuple(notes)
