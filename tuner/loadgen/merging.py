@@ -11,6 +11,7 @@ from tuner.loadgen.load_result import GeneratorHealth, LoadProgress, SegmentRepo
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.prefix import Look, PrefixRow
 from tuner.loadgen.records import IntArray, Records
+from tuner.loadgen.verdicts import VerdictRow
 
 FRAME_COLUMNS = ("frame_start", "frame_s", "frame_tokens")
 
@@ -76,12 +77,14 @@ class MergedProgress:
         self._latest: list[LoadProgress | None] = [None] * processes
         self._looks = looks
         self._prefixes: dict[int, dict[int, Sequence[PrefixRow]]] = {}
+        self._verdicts: dict[int, list[VerdictRow]] = {}
 
     def take(self, part: int, progress: LoadProgress) -> LoadProgress | None:
         """The whole load's progress, when there is something to tell."""
         self._latest[part] = progress
         if progress.prefix is not None:
             self._prefixes.setdefault(progress.segment, {})[part] = progress.prefix
+        self._verdicts.setdefault(progress.segment, []).extend(progress.verdicts)
         latest = [each for each in self._latest if each is not None]
         if part != 0 or len(latest) < len(self._latest):
             return None
@@ -93,6 +96,8 @@ class MergedProgress:
             failed=sum(each.failed for each in here),
             in_flight=sum(each.in_flight for each in here),
             prefix=self._prefix(last.segment),
+            verdicts=tuple(self._verdicts.pop(last.segment, ())),
+            unanswered=sum(each.unanswered for each in here),
         )
 
     def _prefix(self, segment: int) -> list[PrefixRow] | None:

@@ -17,8 +17,8 @@ BAD = 2.0
 """The strain of a bad request: by how much it is bad is often not known before it ends."""
 
 VerdictRow = tuple[int, float, float | None]
-"""A request's place among the window's requests in the order they were due, its strain, and how
-late it was sent, engine seconds (None: not at all)."""
+"""A request's index in the plan, its strain, and how late it was sent, engine seconds (None: not at
+all)."""
 
 
 def strain(outcome: RequestOutcome, slo: Slo) -> float:
@@ -64,31 +64,25 @@ class RunningVerdicts:
     """
 
     def __init__(self, segment: OpenLoopSegment, slo: Slo, log: RequestLog) -> None:
-        end_s = segment.warmup_s + segment.window_s
-        rows = [
-            row
-            for row, request in enumerate(segment.requests)
-            if segment.warmup_s <= _due_s(request) < end_s
-        ]
-        rows.sort(key=lambda row: _due_s(segment.requests[row]))
-        self._open = dict(enumerate(rows))
+        self._open = dict.fromkeys(_measured_rows(segment))
         self._segment = segment
         self._slo = slo
         self._log = log
 
     def new(self, start_s: float, time_scale: float, now_s: float) -> list[VerdictRow]:
         """Those that became certain since the last call; moments are of the monotonic clock."""
-        found: list[VerdictRow] = []
-        for place, row in self._open.items():
-            due_s = start_s + _due_s(self._segment.requests[row]) / time_scale
+        found: dict[int, VerdictRow] = {}
+        for row in self._open:
+            request = self._segment.requests[row]
+            due_s = start_s + _due_s(request) / time_scale
             if due_s > now_s:
                 break
             used = self._strain(row, due_s, time_scale, now_s)
             if used is not None:
-                found.append((place, used, self._lag_s(row, due_s, time_scale)))
-        for place, _, _ in found:
-            del self._open[place]
-        return found
+                found[row] = (request.index, used, self._lag_s(row, due_s, time_scale))
+        for row in found:
+            del self._open[row]
+        return list(found.values())
 
     def _lag_s(self, row: int, due_s: float, time_scale: float) -> float | None:
         stream = self._log.stream(row)
@@ -117,14 +111,19 @@ class VerdictSequence:
     whoever tested those alone would test other requests than the workload's.
     """
 
-    def __init__(self) -> None:
-        self._by_place: dict[int, VerdictRow] = {}
+    def __init__(self, segment: OpenLoopSegment) -> None:
+        """Of a whole segment, by however many processes it is sent."""
+        self._order = [segment.requests[row].index for row in _measured_rows(segment)]
+        self._by_index: dict[int, VerdictRow] = {}
         self._in_order: list[VerdictRow] = []
 
     def add(self, rows: Sequence[VerdictRow]) -> None:
         """Take in what became certain, in any order."""
-        self._by_place.update((row[0], row) for row in rows)
-        while (row := self._by_place.pop(len(self._in_order), None)) is not None:
+        self._by_index.update((row[0], row) for row in rows)
+        for index in self._order[len(self._in_order) :]:
+            row = self._by_index.pop(index, None)
+            if row is None:
+                break
             self._in_order.append(row)
 
     @property
@@ -136,6 +135,17 @@ class VerdictSequence:
     def lags_s(self) -> FloatArray:
         """Of those of it that were sent."""
         return np.array([row[2] for row in self._in_order if row[2] is not None])
+
+
+def _measured_rows(segment: OpenLoopSegment) -> list[int]:
+    """Those due in the window, in that order."""
+    end_s = segment.warmup_s + segment.window_s
+    rows = [
+        row
+        for row, request in enumerate(segment.requests)
+        if segment.warmup_s <= _due_s(request) < end_s
+    ]
+    return sorted(rows, key=lambda row: _due_s(segment.requests[row]))
 
 
 def _ended(stream: ResponseStream, outcome: Outcome, due_s: float, to_ms: float) -> RequestOutcome:

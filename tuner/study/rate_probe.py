@@ -71,7 +71,7 @@ class ProbeWatch:
         first_verdict_s = segment.warmup_s + FIRST_VERDICT * segment.window_s
         self._fewest = int(np.searchsorted(self._due_s, first_verdict_s))
         self._dispersion = dispersion(self._due_s)
-        self._verdicts = VerdictSequence()
+        self._verdicts = VerdictSequence(segment)
         self._unanswered: int | None = None
 
     @property

@@ -128,7 +128,7 @@ def test_an_error_is_bad_and_warm_up_and_what_is_not_due_yet_are_not_told() -> N
     for row in range(4):
         load.send(row)
     load.end(1, 12.1, Outcome.HTTP_ERROR)
-    assert load.new(12.4) == [(0, BAD, 0.0)]
+    assert load.new(12.4) == [(1, BAD, 0.0)]
 
 
 def test_a_faster_engines_times_are_its_own() -> None:
@@ -152,7 +152,8 @@ def test_only_the_unbroken_beginning_counts_whatever_the_order(
 ) -> None:
     rows = [(place, value, 0.001 * place) for place, value in enumerate(strains)]
     random.Random(seed).shuffle(rows)
-    sequence, arrived = VerdictSequence(), rows[:known]
+    arrived = rows[:known]
+    sequence = VerdictSequence(segment(*(10.0 + 0.1 * place for place in range(len(rows)))))
     for row in arrived:
         sequence.add([row])
     places = {row[0] for row in arrived}
@@ -162,6 +163,6 @@ def test_only_the_unbroken_beginning_counts_whatever_the_order(
 
 
 def test_lags_of_requests_never_sent_are_left_out() -> None:
-    sequence = VerdictSequence()
-    sequence.add([(0, BAD, None), (1, 0.5, 0.25)])
+    sequence = VerdictSequence(segment(5.0, 12.0, 11.0))
+    sequence.add([(2, BAD, None), (1, 0.5, 0.25)])
     assert sequence.lags_s.tolist() == [0.25]

@@ -43,9 +43,10 @@ def watch() -> ProbeWatch:
 
 
 def strains(count: int, bad_every: int | None, seed: int = 1) -> list[VerdictRow]:
+    """Of the window's first requests: a hundred were due in the warm-up."""
     used = np.random.default_rng(seed).random(count)
     return [
-        (i, BAD if bad_every and i % bad_every == 0 else float(used[i]), 0.001)
+        (100 + i, BAD if bad_every and i % bad_every == 0 else float(used[i]), 0.001)
         for i in range(count)
     ]
 
