@@ -256,6 +256,21 @@ class Instrument:
     client_ttft_mean_ms: float | None = None
     server_ttft_mean_ms: float | None = None
     """Of the same window by the engine's own clock, which starts behind its HTTP server."""
+    send_lag_p95_ms: float | None = None
+    sent_over_offered: float | None = None
+    """Share of the window's requests that left within a hundredth of the window."""
+    coalesced_share: float | None = None
+    """Frames that were read together with the one before them, and so have its stamp."""
+    client_in_flight: float | None = None
+    """Requests in flight in the saturated window, its time average by the client's records."""
+    server_in_flight: float | None = None
+    """Running and waiting requests of the engine in the same window."""
+    clock_step_ms: float | None = None
+    """By how much the host's clock was set during the load."""
+    cache_salt: bool | None = None
+    """Whether prompts were kept apart from those of other loads by `cache_salt`."""
+    cache_reset: bool | None = None
+    """Whether the engine emptied its prefix cache for this load; most refuse."""
 
 
 @dataclass(frozen=True, slots=True)

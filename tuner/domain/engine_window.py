@@ -15,6 +15,9 @@ class EngineWindow:
 
     running_peak: float | None = None
     waiting_peak: float | None = None
+    in_flight_mean: float | None = None
+    """Running and waiting requests, averaged over the scrapes."""
+
     generation_tokens: float | None = None
     prompt_tokens: float | None = None
     """Of requests whose first token came in the window."""

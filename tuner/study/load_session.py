@@ -20,6 +20,7 @@ from tuner.loadgen.silence import hung
 from tuner.loadgen.workload import Workload
 from tuner.study.abort_watch import abort_watch, require_engine_in_time
 from tuner.study.attempt import LoadHooks
+from tuner.study.cache_reset import reset_prefix_cache
 from tuner.study.calibration import (
     LoadCalibration,
     RateSource,
@@ -113,6 +114,8 @@ class LoadSession:
     ) -> Loaded:
         """Run a plan on the engine; the only place which takes time, so tests may replace it."""
         period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
+        key = engine.request.env.get("VLLM_API_KEY")
+        cache_reset = reset_prefix_cache(Probe(engine.base_url, api_key=key))
         with MetricsScraper(f"{engine.base_url}/metrics", period_s, self._clock) as scraper:
             try:
                 result = run_load(
@@ -129,7 +132,7 @@ class LoadSession:
         truth = None
         if plan.names_requests and not result.engine_lost:
             truth = read_truth(Probe(engine.base_url, timeout_s=TRUTH_TIMEOUT_S))
-        return Loaded(result, scraper.series(), truth)
+        return Loaded(result, scraper.series(), truth, cache_reset)
 
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks

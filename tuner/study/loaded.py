@@ -17,3 +17,5 @@ class Loaded:
     series: MetricSeries
     truth: EngineTruth | None = None
     """Of an embedded engine faster than real time: what it knows of every request."""
+    cache_reset: bool | None = None
+    """Whether the engine emptied its prefix cache before; None: it was not asked."""

@@ -47,6 +47,7 @@ def summarise(
             ttft_p95_ms=ttft.p95.value if ttft is not None else None,
             slo_ttft_ms=slo.ttft_ms if slo is not None else None,
             truth=_truth_check(request, first, loaded.truth),
+            cache_reset=loaded.cache_reset,
             limits=limits,
         ),
         engine=facts,

@@ -15,6 +15,7 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         kv_usage_peak=series.peak(EngineMetric.KV_USAGE, start_s, end_s),
         running_peak=series.peak(EngineMetric.RUNNING, start_s, end_s),
         waiting_peak=series.peak(EngineMetric.WAITING, start_s, end_s),
+        in_flight_mean=_in_flight(series, start_s, end_s),
         generation_tokens=series.delta(EngineMetric.GENERATION_TOKENS, start_s, end_s),
         prompt_tokens=series.delta(EngineMetric.PROMPT_TOKENS, start_s, end_s),
         prefix_query_tokens=series.delta(EngineMetric.PREFIX_QUERIES, start_s, end_s),
@@ -30,6 +31,12 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         gpu_power_w=series.mean(EngineMetric.GPU_POWER_W, start_s, end_s),
         restarted=was_restarted(series, start_s, end_s),
     )
+
+
+def _in_flight(series: MetricSeries, start_s: float, end_s: float) -> float | None:
+    running = series.mean(EngineMetric.RUNNING, start_s, end_s)
+    waiting = series.mean(EngineMetric.WAITING, start_s, end_s)
+    return None if running is None or waiting is None else running + waiting
 
 
 def was_restarted(series: MetricSeries, start_s: float, end_s: float) -> bool:

@@ -296,3 +296,84 @@ def test_the_time_to_first_token_in_saturation_only_measures_the_queue() -> None
     row = Row(sent_s=11.0, frames=(15.0, 15.1))
     saturated = result_of(closed_segment(), [row], health=HEALTH)
     assert judge(saturated, windows=(own,), time_scale=10.0).valid
+
+
+def streams(*gaps_s: float, count: int = 10) -> SegmentResult:
+    """Answers in a saturated window whose tokens come at these gaps."""
+    rows = []
+    for number in range(count):
+        begin_s = 10.5 + 0.1 * number
+        frames = [begin_s]
+        for gap_s in gaps_s:
+            frames.append(frames[-1] + gap_s)
+        rows.append(Row(sent_s=9.0, frames=tuple(frames)))
+    return result_of(closed_segment(), rows, health=HEALTH)
+
+
+def stalling(result: SegmentResult, stall_ms: float) -> SegmentResult:
+    health = GeneratorHealth(0.2, stall_ms, 100)
+    return replace(result, report=replace(result.report, health=health))
+
+
+TOGETHER = (0.02, 0.0, 0.02, 0.02)
+
+
+def test_tokens_read_together_by_a_generator_that_stood_still_are_found_out() -> None:
+    verdict = judge(stalling(streams(*TOGETHER), 50.0))
+    assert verdict.reasons == ("25.0% of the tokens were read together with the one before",)
+    assert verdict.coalesced_share == pytest.approx(0.25)
+
+
+def test_tokens_that_the_engine_sent_together_are_no_fault_of_the_instrument() -> None:
+    verdict = judge(stalling(streams(*TOGETHER), 3.0))
+    assert verdict.valid
+    assert verdict.coalesced_share == pytest.approx(0.25)
+
+
+def test_tokens_read_one_by_one_need_no_explanation() -> None:
+    verdict = judge(stalling(streams(0.02, 0.02), 50.0))
+    assert verdict.valid
+    assert verdict.coalesced_share == 0.0
+    assert judge(sent_late(0.001)).coalesced_share is None
+
+
+def test_an_embedded_engine_answers_for_its_tokens_itself() -> None:
+    assert judge(stalling(streams(*TOGETHER), 5.0), time_scale=10.0).valid
+
+
+def in_flight(count: int) -> SegmentResult:
+    """So many requests in flight throughout a saturated window."""
+    rows = [Row(sent_s=9.0, frames=(15.0,), ended_s=25.0)] * count
+    return result_of(closed_segment(concurrency=count), rows, health=HEALTH)
+
+
+def test_requests_that_something_before_the_engine_holds_back_are_found_out() -> None:
+    verdict = judge(in_flight(200), windows=(EngineWindow(in_flight_mean=100.0),))
+    assert verdict.reasons == ("200 requests were in flight but only 100 of them at the engine",)
+    assert (verdict.client_in_flight, verdict.server_in_flight) == (pytest.approx(200.0), 100.0)
+
+
+def test_requests_of_somebody_else_at_the_engine_are_found_out() -> None:
+    verdict = judge(in_flight(40), windows=(EngineWindow(in_flight_mean=60.0),))
+    assert verdict.reasons == ("60 requests were at the engine but 40 were ours",)
+
+
+@pytest.mark.parametrize("at_engine", [35.0, 45.0, None])
+def test_a_few_requests_more_or_less_at_the_engine_prove_nothing(at_engine: float | None) -> None:
+    assert judge(in_flight(40), windows=(EngineWindow(in_flight_mean=at_engine),)).valid
+    few = judge(in_flight(2), windows=(EngineWindow(in_flight_mean=4.0),))
+    assert few.valid
+
+
+def test_in_an_open_loop_the_number_in_flight_is_not_held_and_not_compared() -> None:
+    verdict = judge(sent_late(*[0.001] * 30), windows=(EngineWindow(in_flight_mean=500.0),))
+    assert verdict.valid
+    assert verdict.client_in_flight is None
+
+
+def test_the_whole_block_is_told() -> None:
+    kept = judge(sent_late(*[0.001] * 100), in_flight(5))
+    assert kept.sent_over_offered == 1.0
+    assert kept.send_lag_p95_ms == pytest.approx(1.0)
+    assert kept.clock_step_ms == 0.0
+    assert (kept.cache_salt, kept.cache_reset) == (True, None)

@@ -53,6 +53,7 @@ def test_a_window_sums_up_what_the_engine_reported() -> None:
         kv_usage_peak=0.8,
         running_peak=9.0,
         waiting_peak=4.0,
+        in_flight_mean=7.0,
         generation_tokens=500.0,
         prefix_hit_rate=0.1,
         prefix_query_tokens=500.0,
