@@ -8,7 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from objectives.measurement import Estimate, LatencySegment, Measurement
+from objectives.measurement import (
+    PERCENTILES,
+    Distribution,
+    Estimate,
+    LatencySegment,
+    Measurement,
+)
 from objectives.serialise import measurement_to_dict
 from tuner.cli.interruption import interruptible
 from tuner.cli.max_rate import draw_max_rate
@@ -188,11 +194,7 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
         "ITL": latency.itl_ms,
         "E2E": latency.e2e_ms,
     }
-    rows = [
-        (f"{name} {percentile}", "ms", None if spread is None else spread.percentile(percentile))
-        for name, spread in spreads.items()
-        for percentile in ("p50", "p95", "p99")
-    ]
+    rows = [row for name, spread in spreads.items() for row in _percentiles(name, spread)]
     rows.extend(_by_prompt_length(latency))
     rows.append(("SLO attainment", "", latency.slo_attainment))
     rows.append(("goodput", "requests/s", latency.goodput_per_s))
@@ -208,6 +210,14 @@ def _quantities(measurement: Measurement) -> list[tuple[str, str, Estimate | Non
         if value is not None:
             rows.append((name, unit, _share(value)))
     return rows
+
+
+def _percentiles(name: str, spread: Distribution | None) -> list[tuple[str, str, Estimate | None]]:
+    shares = [
+        (f"{name} {percentile}", "ms", None if spread is None else spread.percentile(percentile))
+        for percentile in PERCENTILES
+    ]
+    return [*shares, (f"{name} max", "ms", None if spread is None else spread.max)]
 
 
 def _share(value: float | None) -> Estimate | None:

@@ -108,3 +108,10 @@ def test_the_highest_rate_is_in_the_document() -> None:
     assert isinstance(stored, dict)
     assert stored["max_rate"]["probes"][0]["rule"] == "attainment"
     assert (stored["max_rate"]["low_per_s"], stored["max_rate"]["high_per_s"]) == (4.0, None)
+
+
+def test_every_percentile_and_the_maximum_are_shown() -> None:
+    text = drawn(measurement())
+    for name in ("p50", "p90", "p95", "p99", "max"):
+        assert row(text, f"TTFT {name}")
+    assert "800 ms" in row(text, "TTFT max")
