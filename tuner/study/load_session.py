@@ -38,6 +38,7 @@ from tuner.study.calibration import (
 from tuner.study.calibration_load import (
     Staircase,
     ladder,
+    measurement_load_s,
     rates_to_try,
     read_rung,
     read_steps,
@@ -79,8 +80,12 @@ SHORTEST_SCRAPE_S = 0.1
 
 TRUTH_TIMEOUT_S = 10.0
 
+MEASUREMENT_LOADS = 2.5
+"""Of an attempt's deadline the search for the highest rate leaves that many measurements' load,
+calibration included ..."""
+
 SEARCH_SHARE = 0.5
-"""Of an attempt's deadline: what the search for the highest rate may take of it."""
+"""... and takes at most this share of the rest. Starting up takes some of it too."""
 
 GpusOf = Callable[[AttemptRequest], Gpus | None]
 
@@ -235,7 +240,8 @@ class LoadSession:
         """The highest rate that meets the SLO on this engine; None without an SLO."""
         if request.slo is None:
             return None
-        engine_s = SEARCH_SHARE * request.deadlines.attempt_s
+        spared_s = MEASUREMENT_LOADS * measurement_load_s(request.workload)
+        engine_s = SEARCH_SHARE * (request.deadlines.attempt_s - spared_s)
         return find_max_rate(
             rate_search(calibration, request.rate_to_beat_per_s, engine_s),
             workload,

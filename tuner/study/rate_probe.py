@@ -15,7 +15,7 @@ from tuner.loadgen.load_result import LoadProgress, SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import FloatArray
 from tuner.loadgen.schedule import open_loop_segment
-from tuner.loadgen.sprt import AttainmentTest, Evidence, Verdict
+from tuner.loadgen.sprt import AttainmentTest, Evidence, Verdict, looks
 from tuner.loadgen.statistics import quantile
 from tuner.loadgen.verdicts import VerdictSequence, strains_of
 from tuner.loadgen.workload import Workload
@@ -73,6 +73,7 @@ class ProbeWatch:
         self._dispersion = dispersion(self._due_s)
         self._verdicts = VerdictSequence(segment)
         self._unanswered: int | None = None
+        self._evidence = Evidence(Verdict.OPEN, 0, 0, 0.0, 1.0)
 
     @property
     def lags_s(self) -> FloatArray:
@@ -84,15 +85,24 @@ class ProbeWatch:
         if progress.phase not in ("window", "drain"):
             return
         ended = progress.completed + progress.failed
-        evidence = self._test.first_decision(self._verdicts.strains, self._fewest)
+        evidence = self._look()
         if too_many_failures(ended, progress.failed):
             text = f"{progress.failed} of {ended} requests failed"
             self._end(False, "errors", evidence, progress.elapsed_s, text)
-        if evidence.requests >= self._fewest and evidence.verdict is not Verdict.OPEN:
+        if evidence.verdict is not Verdict.OPEN:
             holds = evidence.verdict is Verdict.HOLDS
             self._end(holds, "attainment", evidence, progress.elapsed_s, self._counts(evidence))
         if progress.phase == "window":
             self._watch_backlog(progress, evidence)
+
+    def _look(self) -> Evidence:
+        """The test at its last look; each look is taken once, as it costs a transform."""
+        strains = self._verdicts.strains
+        for seen in looks(strains.size):
+            due = seen >= self._fewest and seen > self._evidence.requests
+            if due and self._evidence.verdict is Verdict.OPEN:
+                self._evidence = self._test.look(strains[:seen])
+        return self._evidence
 
     def _watch_backlog(self, progress: LoadProgress, evidence: Evidence) -> None:
         if self._unanswered is None:

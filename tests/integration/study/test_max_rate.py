@@ -131,3 +131,12 @@ def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(tmp_path: Pat
     assert found.value_per_s is not None
     assert (found.low_per_s or 0) < found.value_per_s < found.high_per_s
     assert len(list((tmp_path / "attempt-1").glob("rate-probe-*"))) == len(found.probes)
+
+
+def test_without_time_no_rate_is_tried_and_none_is_named() -> None:
+    def run(purpose: str, segment: Segment, watch: object) -> Loaded:
+        raise AssertionError(purpose)
+
+    search = rate_search(CALIBRATION, None, -5.0)
+    found = find_max_rate(search, workload(), SPEC, SLO, 1, PATIENT, run)
+    assert (found.value_per_s, found.probes, found.ended) == (None, (), "time")

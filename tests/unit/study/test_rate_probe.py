@@ -14,8 +14,8 @@ from tuner.errors import LoadGeneratorError
 from tuner.loadgen.instrument import LIMITS
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
-from tuner.loadgen.records import Outcome
-from tuner.loadgen.sprt import AttainmentTest
+from tuner.loadgen.records import FloatArray, Outcome
+from tuner.loadgen.sprt import AttainmentTest, Evidence
 from tuner.loadgen.verdicts import BAD, VerdictRow
 from tuner.loadgen.workload import build_workload
 from tuner.study.rate_probe import (
@@ -185,3 +185,19 @@ def test_a_probe_is_as_long_as_two_latency_windows_and_judged_while_it_runs() ->
     other = probe_segment(workload, spec, 4.0, Slo(e2e_ms=8000), 2)
     assert [r.due_s for r in one.requests] != [r.due_s for r in other.requests]
     assert probe_segment(workload, spec, 4.0, Slo(ttft_ms=100), 1).drain_s == 30.0
+
+
+def test_what_was_looked_at_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, sizes = watch(), list[int]()
+    look = AttainmentTest.look
+
+    def counted(test: AttainmentTest, strain: FloatArray) -> Evidence:
+        sizes.append(strain.size)
+        return look(test, strain)
+
+    monkeypatch.setattr(AttainmentTest, "look", counted)
+    rows = strains(900, 20)  # on the very limit
+    for begin in range(0, 900, 30):
+        told(progress(20.0 + begin / RATE, rows[begin : begin + 30]))
+    assert sizes == sorted(set(sizes))
+    assert sizes[0] >= FIRST_VERDICT * WINDOW_S * RATE
