@@ -99,7 +99,8 @@ def test_a_request_is_told_once_when_it_has_ended() -> None:
     load.token(0, 12.25)
     load.end(0, 12.25)
     ((place, used, lag_s),) = load.new(12.3)
-    assert (place, used, lag_s) == (0, pytest.approx(0.5), pytest.approx(0.01))
+    assert place == 0
+    assert (used, lag_s) == pytest.approx((0.5, 0.01))
     assert load.new(12.4) == []
 
 
@@ -137,9 +138,8 @@ def test_a_faster_engines_times_are_its_own() -> None:
     stream.sent_s = START_S + 1.2
     stream._add_frame(START_S + 1.22, 1)
     load.log.end(0, Outcome.COMPLETED, START_S + 1.22)
-    assert load.running.new(START_S, 10.0, START_S + 1.3) == [
-        (0, pytest.approx(0.4), pytest.approx(0.0))
-    ]
+    ((_, used, lag_s),) = load.running.new(START_S, 10.0, START_S + 1.3)
+    assert (used, lag_s) == pytest.approx((0.4, 0.0))
 
 
 @given(
