@@ -17,6 +17,7 @@ from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
 from tuner.loadgen.records import FloatArray
 from tuner.loadgen.request_metrics import (
+    first_token_edge_ms,
     first_token_mean_ms,
     token_gap_mean_ms,
     tokens_within,
@@ -91,7 +92,7 @@ def _facts(
     lag_s = np.concatenate([_send_lags_s(result) for result in segments])
     health = [result.report.health for result in segments if result.report.health is not None]
     client_tokens, server_tokens = _token_counts(segments, engine_windows)
-    client_ttft_ms, server_ttft_ms = _first_token_means(segments, engine_windows)
+    client_ttft_ms, server_ttft_ms, edge_ms = _first_token_means(segments, engine_windows)
     client_in_flight, server_in_flight = _in_flight(segments, engine_windows)
     gaps_ms = [gap for result in segments if (gap := _gap_ms(result)) is not None]
     return InstrumentFacts(
@@ -106,6 +107,7 @@ def _facts(
         server_tokens=server_tokens,
         prefix_hit_rate=_unexplained_hits(segments, engine_windows),
         client_ttft_ms=client_ttft_ms,
+        client_ttft_edge_ms=edge_ms,
         server_ttft_ms=server_ttft_ms,
         gap_ms=min(gaps_ms, default=None),
         coalesced=coalesced_share(segments),
@@ -193,8 +195,10 @@ def _token_counts(
 
 def _first_token_means(
     segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
-) -> tuple[float | None, float | None]:
+) -> tuple[float | None, float | None, float]:
     """Mean TTFT (from send) of the first open loop's window, ours and the engine's.
+
+    Last, by how much requests at the window's ends may part the two.
 
     In saturation it would only measure the queue.
     """
@@ -202,8 +206,10 @@ def _first_token_means(
         if isinstance(result.segment, OpenLoopSegment):
             start_s = result.segment.warmup_s
             end_s = start_s + result.segment.window_s
-            return first_token_mean_ms(result.records, start_s, end_s), window.ttft_mean_ms
-    return None, None
+            first_ms = first_token_mean_ms(result.records, start_s, end_s)
+            edge_ms = first_token_edge_ms(result.records, start_s, end_s)
+            return first_ms, window.ttft_mean_ms, edge_ms
+    return None, None, 0.0
 
 
 def _unexplained_hits(

@@ -10,7 +10,11 @@ from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.instrument_limits import InstrumentLimits
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
-from tuner.loadgen.request_metrics import first_token_mean_ms, token_gap_mean_ms
+from tuner.loadgen.request_metrics import (
+    first_token_edge_ms,
+    first_token_mean_ms,
+    token_gap_mean_ms,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class InstrumentFacts:
     server_tokens: float | None
     prefix_hit_rate: float | None
     client_ttft_ms: float | None
+    client_ttft_edge_ms: float
+    """By how much requests at the window's ends may part it from the engine's mean."""
     server_ttft_ms: float | None
     """These two in engine time."""
     gap_ms: float | None
@@ -135,14 +141,15 @@ def clock_reasons(
         open_loop = isinstance(result.segment, OpenLoopSegment)
         first_ms = first_token_mean_ms(result.records, start_s, end_s) if open_loop else None
         gap_ms = token_gap_mean_ms(result.records, start_s, end_s)
-        for what, ours, theirs, scale_ms in (
-            ("first tokens took", first_ms, window.ttft_mean_ms, ttft_p95_ms),
-            ("tokens took", gap_ms, window.itl_mean_ms, window.itl_mean_ms),
+        edge_ms = first_token_edge_ms(result.records, start_s, end_s)
+        for what, ours, theirs, scale_ms, ends_ms in (
+            ("first tokens took", first_ms, window.ttft_mean_ms, ttft_p95_ms, edge_ms),
+            ("tokens took", gap_ms, window.itl_mean_ms, window.itl_mean_ms, 0.0),
         ):
             if ours is None or theirs is None:
                 continue
             limit_ms = max(limits.clock_error * (scale_ms or 0.0), limits.clock_error_floor_ms)
-            if abs(ours - theirs) > limit_ms:
+            if abs(ours - theirs) > limit_ms + ends_ms:
                 yield f"{what} {ours:.0f} ms here but {theirs:.0f} ms by the engine's own clock"
 
 
@@ -154,7 +161,7 @@ def early_reasons(
     if time_scale > 1.0 or ours is None or theirs is None:
         return
     limit_ms = max(limits.clock_error * (ttft_p95_ms or 0.0), limits.clock_error_floor_ms)
-    if theirs - ours > limit_ms:
+    if theirs - ours > limit_ms + facts.client_ttft_edge_ms:
         yield f"first tokens took {ours:.0f} ms here but {theirs:.0f} ms by the engine's own clock"
 
 

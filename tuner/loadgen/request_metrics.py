@@ -65,6 +65,18 @@ def first_token_mean_ms(records: Records, start_s: float, end_s: float) -> float
     return float(ttft_from_send_ms(records)[came].mean()) if came.any() else None
 
 
+def first_token_edge_ms(records: Records, start_s: float, end_s: float) -> float:
+    """How far that mean may lie from one that counts a request more or less at either end.
+
+    The engine's counters are read about once a second, so whose first token came near an end of the
+    window may be counted there and not here: two requests, each off by the range of all.
+    """
+    came = (records.first_s >= start_s) & (records.first_s < end_s)
+    if not came.any():
+        return 0.0
+    return float(2.0 * np.ptp(ttft_from_send_ms(records)[came]) / came.sum())
+
+
 def token_gap_mean_ms(records: Records, start_s: float, end_s: float) -> float | None:
     """Mean time per token of the gaps that ended within [start_s, end_s)."""
     owner = records.frame_request

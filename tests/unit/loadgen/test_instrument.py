@@ -256,6 +256,22 @@ def test_an_embedded_engine_may_differ_a_little_from_its_own_clock() -> None:
     assert judge(two_tokens(0.004, 0.004), windows=(quick,), time_scale=10.0).valid
 
 
+@pytest.mark.parametrize("time_scale", [1.0, 2.5])
+def test_of_few_requests_one_at_an_end_may_count_on_one_side_only(time_scale: float) -> None:
+    """Eight of 0.1 s, and one of 0.5 s that the engine's reading of the window still holds."""
+    rows = [
+        Row(due_s=at, sent_s=at, frames=(at + 0.1, at + 0.2))
+        for at in (11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0)
+    ]
+    slow = Row(due_s=18.0, sent_s=18.0, frames=(18.5, 18.6))
+    result = result_of(open_segment(), [*rows, slow], health=HEALTH)
+    theirs = (7 * 100.0 + 2 * 500.0) / 9
+    near, far = EngineWindow(ttft_mean_ms=theirs), EngineWindow(ttft_mean_ms=2.0 * theirs)
+
+    assert judge(result, windows=(near,), time_scale=time_scale, ttft_p95_ms=120.0).valid
+    assert not judge(result, windows=(far,), time_scale=time_scale, ttft_p95_ms=120.0).valid
+
+
 def test_what_a_real_engines_http_server_adds_is_no_error() -> None:
     own = EngineWindow(ttft_mean_ms=200.0, itl_mean_ms=100.0)
     verdict = judge(two_tokens(0.9, 0.9), windows=(own,), ttft_p95_ms=500.0)
