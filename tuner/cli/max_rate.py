@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ENDED = {
-    "narrow": "the interval is narrow enough",
+    "narrow": "met and missed lie close enough",
     "probes": "no more probes were allowed",
     "time": "the time for it was up",
 }
