@@ -81,7 +81,7 @@ def _shared(name: str, models: tuple[type[BaseModel], ...]) -> bool:
 
 
 def _tag(model: type[BaseModel]) -> str:
-    for name in ("kind", "type"):
+    for name in ("kind", "type", "process"):
         field = model.model_fields.get(name)
         if field:
             return f"`{typing.get_args(field.annotation)[0]}`"

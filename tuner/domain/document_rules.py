@@ -256,6 +256,13 @@ def _workload_faults(values: Values) -> Iterator[Fault]:
         message = "needs a recorded trace"
         hint = "give workload.trace or a recorded preset, or the process poisson or constant"
         yield Fault("workload.arrival.process", message, hint)
+    scaled = values.number("workload", "trace", "scale") is not None
+    if scaled and values.text("workload", "arrival", "process") != "trace":
+        message = "replays recorded arrivals, and arrival.process is not trace"
+        yield Fault("workload.trace.scale", message, "set arrival.process: trace, or delete scale")
+    elif scaled and values.number("workload", "arrival", "rate") is not None:
+        message = "and arrival.rate both give a rate"
+        yield Fault("workload.trace.scale", message, "delete one of them")
     shortest = 0
     for part in ("prompt_tokens", "output_tokens"):
         path = ("workload", "lengths", part)

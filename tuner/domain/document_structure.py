@@ -29,6 +29,7 @@ _EXAMPLES = {
     "median": "{type: lognormal, median: 400, sigma: 0.8}",
     "sigma": "{type: lognormal, median: 400, sigma: 0.8}",
     "value": "{type: constant, value: 128}",
+    "cv": "{process: gamma, cv: 3}",
 }
 _DISCRIMINATOR_EXAMPLES = {
     "kind": _EXAMPLES["engine"],
@@ -163,13 +164,17 @@ def models_in(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 
 def _chosen(models: Sequence[type[BaseModel]], values: object) -> type[BaseModel] | None:
-    """The member of a union whose tag the values carry."""
+    """The member of a union whose tag the values carry, or that is meant where they carry none."""
     if len(models) <= 1:
         return models[0] if models else None
     for model in models:
-        for tag in ("kind", "type"):
+        for tag in ("kind", "type", "process"):
             field = model.model_fields.get(tag)
-            if field and _child(values, tag) in typing.get_args(field.annotation):
+            if field is None:
+                continue
+            given = _child(values, tag)
+            meant = field.default if given is None and not field.is_required() else given
+            if meant in typing.get_args(field.annotation):
                 return model
     return None
 

@@ -276,19 +276,76 @@ class TraceSpec(Strict):
     """Path relative to the study file, or `builtin:NAME` for a trace shipped with ServeTune."""
     format: TraceFormat = "auto"
     """Form of the file; `auto` tells it by its beginning."""
-    scale: Positive = 1.0
-    """The recorded arrival rate is multiplied by this: 2 replays an hour in half an hour."""
+    scale: Positive | None = None
+    """With `arrival.process: trace` and no rate: replay at the recorded rate times this; 2 is an
+    hour in half an hour. The rate is calibrated when absent."""
     keep: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 1.0
     """Share of the requests that is kept, drawn at random; of conversations, whole ones."""
+    turn_pause_s: NonNegative = 10.0
+    """Mean time from one turn of a conversation to the next, where `arrival.process` is not
+    `trace`; no turn is sent before the one before it has ended."""
 
 
-class ArrivalSpec(Strict):
-    """How requests arrive."""
-
-    process: Literal["poisson", "constant", "trace"] = "poisson"
-    """Gaps between requests: random, equal, or as recorded in the trace."""
+class _Arrival(Strict):
     rate: Positive | None = None
-    """Requests per second; calibrated on the baseline when absent."""
+    """Requests per second, on average; calibrated on the baseline when absent."""
+
+
+class PoissonArrivalSpec(_Arrival):
+    """Many users who know nothing of each other: random gaps."""
+
+    process: Literal["poisson"] = "poisson"
+    """`poisson`: random gaps, whose coefficient of variation is 1."""
+
+
+class ConstantArrivalSpec(_Arrival):
+    """Equal gaps."""
+
+    process: Literal["constant"]
+    """`constant`: equal gaps."""
+
+
+class GammaArrivalSpec(_Arrival):
+    """Bursts: gaps of a gamma distribution."""
+
+    process: Literal["gamma"]
+    """`gamma`: gaps that vary as much as `cv` says."""
+    cv: Annotated[float, Field(gt=0, le=30, allow_inf_nan=False)]
+    """Coefficient of variation of the gaps: 1 is Poisson, 3 bursty; vLLM's `--burstiness` is
+    1/cv²."""
+
+
+class RampArrivalSpec(_Arrival):
+    """A rate that rises steadily from warm-up to the end of the segment; random gaps."""
+
+    process: Literal["ramp"]
+    """`ramp`: a Poisson process whose rate rises; its mean over the segment is the rate."""
+    start: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
+    """Rate at the beginning over the mean rate; at the end it is as much above the mean."""
+
+
+class TraceArrivalSpec(_Arrival):
+    """Gaps as recorded, stretched to the rate."""
+
+    process: Literal["trace"]
+    """`trace`: recorded gaps and order, so that bursts stay bursts."""
+
+
+def _poisson_when_untold(data: Any) -> Any:
+    if isinstance(data, dict) and "process" not in data:
+        return {"process": "poisson", **data}
+    return data
+
+
+ArrivalSpec = Annotated[
+    PoissonArrivalSpec
+    | ConstantArrivalSpec
+    | GammaArrivalSpec
+    | RampArrivalSpec
+    | TraceArrivalSpec,
+    Field(discriminator="process"),
+    BeforeValidator(_poisson_when_untold),
+]
 
 
 class WorkloadSpec(Strict):
@@ -300,7 +357,7 @@ class WorkloadSpec(Strict):
     """Requests recorded in a file."""
     lengths: LengthsSpec | None = None
     """Requests with lengths drawn from distributions."""
-    arrival: ArrivalSpec = ArrivalSpec()
+    arrival: ArrivalSpec = PoissonArrivalSpec()
     """How requests arrive in the latency segment."""
     warmup_s: NonNegative = 10.0
     """Load before each measured window, seconds of engine time."""

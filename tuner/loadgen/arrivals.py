@@ -8,7 +8,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tuner.domain.study_spec import ArrivalSpec
+from tuner.domain.study_spec import (
+    ArrivalSpec,
+    ConstantArrivalSpec,
+    GammaArrivalSpec,
+    PoissonArrivalSpec,
+    RampArrivalSpec,
+)
 from tuner.loadgen.lengths import IntArray
 from tuner.loadgen.workload import Workload
 
@@ -65,6 +71,52 @@ class ConstantArrivals:
         return Arrivals(due, shuffled_pool(pool_size, count, order_rng))
 
 
+@dataclass(frozen=True, slots=True)
+class GammaArrivals:
+    """Gaps of a gamma distribution with this coefficient of variation, so of shape 1 / cv².
+
+    Scaled to fill the duration, for the reason that PoissonArrivals gives; a common factor leaves
+    the coefficient of variation as it is.
+    """
+
+    cv: float
+
+    def arrivals(
+        self, pool_size: int, rate_per_s: float, duration_s: float, rng: np.random.Generator
+    ) -> Arrivals:
+        order_rng, time_rng = rng.spawn(2)
+        count = request_count(rate_per_s, duration_s)
+        gaps = time_rng.gamma(self.cv**-2, 1.0, count + 1)
+        total = float(gaps.sum())
+        ends = np.cumsum(gaps)[:-1] / total if total > 0 else np.zeros(count)
+        return Arrivals(
+            np.minimum(ends, 1.0) * duration_s, shuffled_pool(pool_size, count, order_rng)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RampArrivals:
+    """A Poisson process, given its count, whose rate rises linearly around its mean.
+
+    Uniform times u become the inverse of the share of requests due until t, which is
+    start * t + (1 - start) * t^2 for t in units of the duration.
+    """
+
+    start: float
+
+    def arrivals(
+        self, pool_size: int, rate_per_s: float, duration_s: float, rng: np.random.Generator
+    ) -> Arrivals:
+        order_rng, time_rng = rng.spawn(2)
+        count = request_count(rate_per_s, duration_s)
+        uniform = np.sort(time_rng.uniform(0.0, 1.0, count))
+        linear, square = self.start, 1.0 - self.start
+        # The stable form of the quadratic's root; also right where the rate does not rise.
+        root = np.sqrt(linear**2 + 4 * square * uniform)
+        share = 2 * uniform / np.maximum(linear + root, np.finfo(float).tiny)
+        return Arrivals(share * duration_s, shuffled_pool(pool_size, count, order_rng))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceArrivals:
     """Recorded gaps stretched to the wanted mean rate, so that bursts stay bursts.
@@ -96,10 +148,14 @@ def arrival_process(spec: ArrivalSpec, workload: Workload) -> ArrivalProcess:
     A workload without recorded arrivals has none to replay: `trace` then is a ValueError, which
     the study document's own check prevents.
     """
-    if spec.process == "poisson":
+    if isinstance(spec, PoissonArrivalSpec):
         return PoissonArrivals()
-    if spec.process == "constant":
+    if isinstance(spec, ConstantArrivalSpec):
         return ConstantArrivals()
+    if isinstance(spec, GammaArrivalSpec):
+        return GammaArrivals(spec.cv)
+    if isinstance(spec, RampArrivalSpec):
+        return RampArrivals(spec.start)
     if workload.gaps_s is None:
         raise ValueError(f"{workload.title} has no recorded arrivals to replay")
     return TraceArrivals(workload.gaps_s)

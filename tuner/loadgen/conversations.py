@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tuner.loadgen.text_tokens import Pieces, block_id
-from tuner.loadgen.trace import ALONE
+from tuner.loadgen.trace import ALONE, IntArray, PromptBlocks
 
 
 @dataclass(slots=True)
@@ -27,3 +27,19 @@ class Conversation:
         self.said = [*prompt, (block_id("answer", self.name, row), output_tokens)]
         self.last_row = row
         return prompt
+
+
+def without_the_oldest(
+    prompt_tokens: IntArray, output_tokens: IntArray, blocks: PromptBlocks, max_model_len: int
+) -> tuple[IntArray, PromptBlocks]:
+    """Prompts that forget their oldest blocks until they fit, as chat applications do.
+
+    One that is too long without them, too, is left for `clip_to_context` to cut.
+    """
+    kept = prompt_tokens.copy()
+    requests = [blocks.of_request(row) for row in range(prompt_tokens.size)]
+    for row in (prompt_tokens + output_tokens > max_model_len).nonzero()[0].tolist():
+        room = max_model_len - min(int(output_tokens[row]), max_model_len // 2)
+        while requests[row] and kept[row] > room and kept[row] > requests[row][0][1]:
+            kept[row] -= requests[row].pop(0)[1]
+    return kept, PromptBlocks.of(requests)

@@ -10,6 +10,7 @@ from objectives.measurement import Instrument
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen import instrument_rules as rules
 from tuner.loadgen.engine_truth import TruthCheck
+from tuner.loadgen.implied_hits import implied_hit_rate
 from tuner.loadgen.in_flight import mean_in_flight
 from tuner.loadgen.instrument_limits import LIMITS, InstrumentLimits
 from tuner.loadgen.instrument_rules import InstrumentFacts
@@ -228,6 +229,8 @@ def _unexplained_hits(
 
 def _unexplained_rate(result: SegmentResult, window: EngineWindow) -> float | None:
     rate, asked = window.prefix_hit_rate, window.prefix_query_tokens
+    if rate is not None:
+        rate = max(0.0, rate - implied_hit_rate(result, asked))
     if rate is None or not window.preemptions:
         return rate
     if not asked:

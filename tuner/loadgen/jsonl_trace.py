@@ -24,6 +24,7 @@ from tuner.loadgen.trace_lines import (
     fault,
     json_lines,
     length_of_json,
+    require_few_blocks,
     require_order,
     require_requests,
     seconds,
@@ -57,11 +58,13 @@ class _Columns:
     token_ids: list[IntArray] = field(default_factory=list)
     conversations: dict[str, Conversation] = field(default_factory=dict)
     texts: int = 0
+    block_count: int = 0
 
     def add(self, prompt_tokens: int, output_tokens: int, pieces: Pieces, previous: int) -> None:
         self.prompts.append(prompt_tokens)
         self.outputs.append(output_tokens)
         self.pieces.append(pieces)
+        self.block_count += len(pieces)
         self.previous.append(previous)
 
 
@@ -74,6 +77,7 @@ def parse_jsonl(text: str, *, source: str) -> Trace:
     read = _Columns()
     for line, values in json_lines(text, source):
         _read_line(read, values, source, line)
+        require_few_blocks(read.block_count, source, line)
     require_requests(len(read.prompts), source)
     stamps = read.stamps_s
     literal = bool(read.token_ids)

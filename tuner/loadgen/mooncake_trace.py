@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tuner.loadgen.quantised_stamps import quantisation_step_s, spread
+from tuner.loadgen.text_tokens import only_shared
 from tuner.loadgen.trace import PromptBlocks, Trace, gaps_between
 from tuner.loadgen.trace_lines import (
     fault,
@@ -22,7 +23,8 @@ LARGEST_HASH = 2**53
 def parse_mooncake(text: str, *, source: str, rng: np.random.Generator) -> Trace:
     """JSONL with timestamp (ms), input_length, output_length and hash_ids.
 
-    An id stands for a block of 512 tokens, the last one for what is left of the prompt.
+    An id stands for a block of 512 tokens, the last one for what is left of the prompt. Blocks that
+    no other request has are not listed.
     """
     stamps: list[float] = []
     prompts: list[int] = []
@@ -46,7 +48,7 @@ def parse_mooncake(text: str, *, source: str, rng: np.random.Generator) -> Trace
         prompt_tokens=np.asarray(prompts, dtype=np.int64),
         output_tokens=np.asarray(outputs, dtype=np.int64),
         gaps_s=gaps_between(moments),
-        blocks=PromptBlocks.of(blocks),
+        blocks=PromptBlocks.of(only_shared(blocks)),
         notes=tuple(notes),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from tuner.loadgen.pacing import Pacer
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.segment_run import RunSettings, SegmentRun, end_tasks
+from tuner.loadgen.turns import Turns
 
 REPLENISHED_S = 0.1
 """Wall time within which connections that were taken have been replaced, generously."""
@@ -27,10 +29,12 @@ class OpenLoopRun(SegmentRun):
         self._drain_end_s = segment.warmup_s + segment.window_s + segment.drain_s
         self._measured_left = sum(self._is_measured(request) for request in segment.requests)
         self._measured_done = asyncio.Event()
+        self._turns = Turns(segment.requests)
+        self._bodies: list[bytes] = []
 
     async def _load(self, timer: Pacer) -> None:
         # Before the first moment: nothing is serialised while requests are timed.
-        bodies = [self.settings.bodies.build(request) for request in self._requests]
+        self._bodies = [self.settings.bodies.build(request) for request in self._requests]
         if self._measured_left == 0:
             self._measured_done.set()
         at_once = most_due_within(self._requests, REPLENISHED_S * self.settings.time_scale)
@@ -39,9 +43,7 @@ class OpenLoopRun(SegmentRun):
         await self._begin()
         moments_s = [self._wall_s(_due_s(request)) for request in self._requests]
         async with asyncio.TaskGroup() as group:
-            sender = group.create_task(
-                timer.pace(moments_s, lambda row: self._send(row, bodies[row]))
-            )
+            sender = group.create_task(timer.pace(moments_s, self._due))
             await self._watch_window()
             await self._until(self._drain_end_s, self._measured_done)
             if self._stop.is_set():
@@ -50,7 +52,18 @@ class OpenLoopRun(SegmentRun):
             await self.settings.rendezvous.meet()
             await end_tasks([sender])
 
+    def _due(self, row: int) -> None:
+        """Send, unless the turn before is still being answered: then with its end."""
+        if self._turns.may_begin(row):
+            self._send(row, self._bodies[row])
+        else:
+            self.log.wait(row)
+
     def _ended(self, row: int, outcome: Outcome) -> None:
+        following = self._turns.ended(row)
+        if following is not None:
+            self.log.due(following, time.monotonic())
+            self._send(following, self._bodies[following])
         if self._is_measured(self._requests[row]):
             self._measured_left -= 1
             if self._measured_left == 0:

@@ -15,7 +15,7 @@ class PlannedRequest:
     """One request: exact token counts, a seed for its unique prompt, and when it is due.
 
     `due_s` counts from the start of its segment; None in a closed loop, where a request is sent as
-    soon as a slot is free.
+    soon as a slot is free. Whoever deals requests out keeps those together that `after` joins.
     """
 
     index: int
@@ -23,6 +23,18 @@ class PlannedRequest:
     output_tokens: int
     prompt_seed: int
     due_s: float | None = None
+    blocks: tuple[tuple[int, int], ...] = ()
+    """(seed, tokens) of the blocks that the prompt begins with: equal seeds are equal tokens. What
+    they leave of it is drawn from `prompt_seed` and belongs to no other."""
+
+    after: int | None = None
+    """Index of the request of this segment that must have ended before: the turn before this."""
+
+    token_ids: tuple[int, ...] | None = None
+    """The prompt, where it is given literally; `blocks` then only tell what it shares."""
+
+    scope: int = 0
+    """Requests of two scopes share nothing in a prefix cache, although their prompts be equal."""
 
 
 @dataclass(frozen=True, slots=True)

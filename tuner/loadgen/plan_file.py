@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from tuner.loadgen.plan import (
 PLAN_NAME = "load-plan.json"
 """What a plan's file is called beside its records."""
 
-COLUMNS = ("index", "prompt_tokens", "output_tokens", "prompt_seed", "due_s")
+COLUMNS = tuple(field.name for field in fields(PlannedRequest))
 
 
 def write_plan(plan: LoadPlan, path: Path) -> None:
@@ -46,7 +46,7 @@ def read_plan(path: Path) -> LoadPlan:
 
 
 def _segment_to_dict(segment: Segment) -> dict[str, object]:
-    document = asdict(segment) | {"requests": _to_columns(segment.requests)}
+    document = asdict(replace(segment, requests=())) | {"requests": _to_columns(segment.requests)}
     kind = "open" if isinstance(segment, OpenLoopSegment) else "closed"
     return {"kind": kind, **document}
 
@@ -67,4 +67,11 @@ def _to_columns(requests: Sequence[PlannedRequest]) -> dict[str, list[Any]]:
 
 def _from_columns(columns: Mapping[str, list[Any]]) -> tuple[PlannedRequest, ...]:
     rows = zip(*(columns[name] for name in COLUMNS), strict=True)
-    return tuple(PlannedRequest(*row) for row in rows)
+    return tuple(_request(dict(zip(COLUMNS, row, strict=True))) for row in rows)
+
+
+def _request(values: dict[str, Any]) -> PlannedRequest:
+    values["blocks"] = tuple((seed, tokens) for seed, tokens in values["blocks"])
+    if values["token_ids"] is not None:
+        values["token_ids"] = tuple(values["token_ids"])
+    return PlannedRequest(**values)

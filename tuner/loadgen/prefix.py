@@ -50,7 +50,10 @@ class Look:
         rows = [
             row
             for row, request in enumerate(segment.requests)
-            if request.due_s is not None and segment.warmup_s <= request.due_s < end_s
+            # A turn that may wait for the one before it is due when that has ended, not as planned.
+            if request.due_s is not None
+            and request.after is None
+            and segment.warmup_s <= request.due_s < end_s
         ]
         at_s = segment.warmup_s + LOOK_SHARE * segment.window_s
         return cls(tuple(rows[:MOST_REQUESTS]), window_s, at_s)

@@ -19,14 +19,18 @@ def prefix_share(prompt_tokens: IntArray, blocks: PromptBlocks | None) -> float:
 
 def shared_tokens(requests: Iterable[Blocks]) -> list[int]:
     """Of each request, the leading tokens that a request before it has too."""
-    seen: set[int] = set()
+    longest: dict[int, int] = {}
+    whole: set[int] = set()
     found = []
     for blocks in requests:
         chain, tokens, is_shared = 0, 0, True
         for identifier, count in blocks:
+            place = hash((chain, identifier))
+            known = longest.get(place, 0)
+            tokens += min(count, known) if is_shared else 0
+            longest[place] = max(known, count)
             chain = hash((chain, identifier, count))
-            is_shared = is_shared and chain in seen
-            tokens += count if is_shared else 0
-            seen.add(chain)
+            is_shared = is_shared and chain in whole
+            whole.add(chain)
         found.append(tokens)
     return found

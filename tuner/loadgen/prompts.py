@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.loadgen.plan import PlannedRequest
+from tuner.loadgen.prompt_blocks import block_numbers
 
 WIDEST_ID_DIGITS = 4
 """Ids of up to four digits are ordinary text in every vocabulary that has them; the special ones
@@ -51,7 +52,8 @@ class RequestBodies:
     """Builds the JSON of `/v1/completions` requests.
 
     Prompts are random ids: equal (salt, prompt seed) give equal prompts, and two different ones
-    share no leading block of a prefix cache. Every answer has exactly the planned length, unless
+    share no leading block of a prefix cache, but for the blocks that the plan gives to both. Every
+    answer has exactly the planned length, unless
     the engine fails to. `named` requests carry their `request_name`.
     """
 
@@ -68,6 +70,7 @@ class RequestBodies:
         self._named = named
         self._range = safe_token_range(vocabulary_size)
         self._written = _written_ids(self._range)
+        self._cache_salt = f"servetune-{salt}" if cache_salt else None
         self._head = b'{"model":' + json.dumps(model).encode() + b',"prompt":['
         fixed: dict[str, object] = {
             "ignore_eos": True,
@@ -76,25 +79,42 @@ class RequestBodies:
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
         if cache_salt:
-            fixed["cache_salt"] = f"servetune-{salt}"
+            fixed["cache_salt"] = self._cache_salt
         self._tail = json.dumps(fixed, separators=(",", ":")).encode()[1:]
 
     def build(self, request: PlannedRequest) -> bytes:
         """The body of one request; some 10 µs and 5 bytes per prompt token."""
-        ids = self.token_ids(request) - self._range.low
-        listed = self._written[ids].tobytes()[:-1]
+        if request.token_ids is None:
+            listed = self._written[self.token_ids(request) - self._range.low].tobytes()[:-1]
+        else:
+            listed = ",".join(map(str, request.token_ids)).encode()
         limits = b'],"max_tokens":%d,"min_tokens":%d,' % (
             request.output_tokens,
             request.output_tokens,
         )
         if self._named:
             limits += b'"request_id":"%b",' % request_name(self._salt, request.prompt_seed).encode()
-        return b"".join((self._head, listed, limits, self._tail))
+        return b"".join((self._head, listed, limits, self._tail_of(request)))
 
     def token_ids(self, request: PlannedRequest) -> npt.NDArray[np.int64]:
         """The prompt."""
+        if request.token_ids is not None:
+            return np.array(request.token_ids, dtype=np.int64)
         rng = np.random.default_rng([self._salt, request.prompt_seed])
-        return rng.integers(self._range.low, self._range.high, size=request.prompt_tokens)
+        own = request.prompt_tokens - sum(tokens for _, tokens in request.blocks)
+        drawn = rng.integers(self._range.low, self._range.high, size=own)
+        if not request.blocks:
+            return drawn
+        span = self._range.high - self._range.low
+        shared = self._range.low + block_numbers(request.blocks, self._salt) % span
+        return np.concatenate((shared, drawn))
+
+    def _tail_of(self, request: PlannedRequest) -> bytes:
+        """Prompts that we do not make ourselves may repeat: their scope goes into the salt."""
+        if request.token_ids is None or request.scope == 0 or self._cache_salt is None:
+            return self._tail
+        mine = f'"cache_salt":"{self._cache_salt}"'.encode()
+        return self._tail.replace(mine, mine[:-1] + b'-%d"' % request.scope)
 
 
 def _written_ids(token_range: TokenRange) -> npt.NDArray[np.bytes_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ class RequestLog:
         self._outcomes = [Outcome.NOT_SENT] * len(requests)
         self._details = [""] * len(requests)
         self._active: dict[int, ResponseStream] = {}
+        self._due_wall_s: dict[int, float] = {}
         self.completed = 0
         self.failed = 0
         self.failed_in_a_row = 0
@@ -51,6 +53,14 @@ class RequestLog:
 
     def active_streams(self) -> Iterator[ResponseStream]:
         return iter(list(self._active.values()))
+
+    def wait(self, row: int) -> None:
+        """The row's moment has come, but it waits for another; it is not due until then."""
+        self._due_wall_s[row] = math.nan
+
+    def due(self, row: int, wall_s: float) -> None:
+        """What the row was waiting for has ended."""
+        self._due_wall_s[row] = wall_s
 
     def begin(self, row: int) -> ResponseStream:
         """The row's request is about to be sent."""
@@ -92,7 +102,7 @@ class RequestLog:
             prompt_tokens=_integers([request.prompt_tokens for request in requests]),
             asked_tokens=_integers([request.output_tokens for request in requests]),
             received_tokens=_integers([stream.received_tokens for stream in streams]),
-            due_s=np.array([request.due_s for request in requests], dtype=np.float64),
+            due_s=self._due_s(rows, start_s, time_scale),
             sent_s=engine_s([stream.sent_s for stream in streams]),
             first_s=engine_s([stream.frame_s[0] if stream.frame_s else None for stream in streams]),
             last_s=engine_s([stream.last_token_s for stream in streams]),
@@ -107,6 +117,16 @@ class RequestLog:
             frame_s=(_joined(frames) - start_s) * time_scale,
             frame_tokens=_joined([_tokens_per_frame(stream) for stream in streams]),
         )
+
+    def _due_s(
+        self, rows: Sequence[int], start_s: float, time_scale: float
+    ) -> npt.NDArray[np.float64]:
+        """As planned; of one that had to wait, when that was over, NaN where it never was."""
+        due_s = np.array([self._requests[row].due_s for row in rows], dtype=np.float64)
+        for place, row in enumerate(rows):
+            if row in self._due_wall_s:
+                due_s[place] = (self._due_wall_s[row] - start_s) * time_scale
+        return due_s
 
 
 def _tokens_per_frame(stream: ResponseStream) -> npt.NDArray[np.float64]:

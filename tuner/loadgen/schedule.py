@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from tuner.domain.study_spec import ArrivalSpec
-from tuner.loadgen.arrivals import arrival_process, shuffled_pool
-from tuner.loadgen.lengths import IntArray
+from tuner.loadgen.arrivals import Arrivals, TraceArrivals, arrival_process, shuffled_pool
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.prompt_blocks import fitting, scoped_seeds
+from tuner.loadgen.request_order import (
+    Order,
+    conversations_in_lanes,
+    recorded_order,
+    recorded_stretch,
+    repetitions,
+    timed_conversations,
+)
+from tuner.loadgen.trace import ALONE, IntArray
 from tuner.loadgen.workload import Workload
 
 CEILING_TOKENS_PER_S = 200_000
@@ -21,6 +31,8 @@ CEILING_REQUESTS_PER_S = 3_000
 OPEN_LOOP, CLOSED_LOOP = 1, 2
 PROMPT_SEED_LIMIT = 2**53
 """Prompt seeds stay exact in JSON."""
+
+SCOPE_LIMIT = 2**52
 
 
 def open_loop_segment(
@@ -42,7 +54,9 @@ def open_loop_segment(
     process = arrival_process(arrival, workload)
     duration_s = warmup_s + window_s + drain_s
     arrivals = process.arrivals(workload.size, rate_per_s, duration_s, rng)
-    requests = _requests(workload, arrivals.pool_index, rng, arrivals.due_s.tolist())
+    recorded = isinstance(process, TraceArrivals)
+    order = _open_order(workload, arrivals, rng, recorded=recorded)
+    requests = _requests(workload, order, rng, (seed, OPEN_LOOP), arrivals.due_s.tolist())
     return OpenLoopSegment(requests, warmup_s, window_s, drain_s)
 
 
@@ -53,19 +67,97 @@ def closed_loop_segment(
     rng = np.random.default_rng([seed, CLOSED_LOOP])
     rate_per_s = min(CEILING_TOKENS_PER_S / workload.mean_tokens, CEILING_REQUESTS_PER_S)
     count = 2 * concurrency + math.ceil(rate_per_s * (warmup_s + window_s))
-    order = shuffled_pool(workload.size, count, rng)
-    return ClosedLoopSegment(_requests(workload, order, rng), concurrency, warmup_s, window_s)
+    order = _closed_order(workload, count, concurrency, rng)
+    requests = _requests(workload, order, rng, (seed, CLOSED_LOOP))
+    return ClosedLoopSegment(requests, concurrency, warmup_s, window_s)
+
+
+def _open_order(
+    workload: Workload, arrivals: Arrivals, rng: np.random.Generator, *, recorded: bool
+) -> Order:
+    if recorded:
+        return recorded_order(workload, arrivals.pool_index)
+    if workload.previous is not None:
+        return timed_conversations(workload, arrivals.due_s, rng)
+    if workload.blocks is not None:
+        return recorded_stretch(workload, arrivals.due_s.size, rng)
+    return _alone(arrivals.pool_index)
+
+
+def _closed_order(
+    workload: Workload, count: int, concurrency: int, rng: np.random.Generator
+) -> Order:
+    if workload.previous is not None:
+        return conversations_in_lanes(workload, count, concurrency, rng)
+    if workload.blocks is not None:
+        return recorded_stretch(workload, count, rng)
+    return _alone(shuffled_pool(workload.size, count, rng))
+
+
+def _alone(pool_index: IntArray) -> Order:
+    return Order(pool_index, np.full(pool_index.size, ALONE, dtype=np.int64))
+
+
+def rescoped(request: PlannedRequest, scope: int) -> PlannedRequest:
+    """The request with nothing in common with those of another scope, or of none."""
+    if not request.blocks and request.token_ids is None:
+        return request
+    seeds = scoped_seeds(np.array([seed for seed, _ in request.blocks], dtype=np.int64), scope)
+    pairs = zip(seeds.tolist(), request.blocks, strict=True)
+    blocks = tuple((seed, tokens) for seed, (_, tokens) in pairs)
+    return replace(request, blocks=blocks, scope=scope_of(request.scope, scope))
+
+
+def scope_of(*parts: int) -> int:
+    """A scope for these numbers, and for others another."""
+    return int(np.random.default_rng(parts).integers(1, SCOPE_LIMIT))
 
 
 def _requests(
     workload: Workload,
-    pool_index: IntArray,
+    order: Order,
     rng: np.random.Generator,
+    segment: tuple[int, int],
     due_s: list[float] | None = None,
 ) -> tuple[PlannedRequest, ...]:
+    pool_index = order.pool_index
     prompts = workload.prompt_tokens[pool_index].tolist()
     outputs = workload.output_tokens[pool_index].tolist()
     seeds = rng.integers(PROMPT_SEED_LIMIT, size=pool_index.size).tolist()
     due: list[float] | list[None] = [None] * pool_index.size if due_s is None else due_s
     columns = zip(prompts, outputs, seeds, due, strict=True)
-    return tuple(PlannedRequest(index, *column) for index, column in enumerate(columns))
+    planned = tuple(PlannedRequest(index, *column) for index, column in enumerate(columns))
+    if workload.blocks is None and workload.previous is None and workload.token_ids is None:
+        return planned
+    return _with_what_they_share(workload, order, planned, segment)
+
+
+def _with_what_they_share(
+    workload: Workload,
+    order: Order,
+    planned: tuple[PlannedRequest, ...],
+    segment: tuple[int, int],
+) -> tuple[PlannedRequest, ...]:
+    """Blocks, turns and literal prompts.
+
+    An entry's second use shares nothing with its first: whoever sends a trace twice would otherwise
+    find every prompt in the cache. So would a segment of another seed, or of the other kind.
+    """
+    found = []
+    times = repetitions(workload, order)
+    scopes = [scope_of(*segment, number) for number in range(max(times, default=0) + 1)]
+    columns = (order.pool_index.tolist(), order.after.tolist(), times)
+    rows = zip(planned, *columns, strict=True)
+    for request, entry, after, repetition in rows:
+        blocks = () if workload.blocks is None else workload.blocks.of_request(entry)
+        ids = None
+        if workload.token_ids is not None:
+            ids = tuple(workload.token_ids[entry][: request.prompt_tokens].tolist())
+        whole = replace(
+            request,
+            blocks=fitting(blocks, request.prompt_tokens),
+            after=None if after == ALONE else after,
+            token_ids=ids,
+        )
+        found.append(rescoped(whole, scopes[repetition]))
+    return tuple(found)

@@ -14,7 +14,7 @@ from tuner.errors import InvalidTraceError
 from tuner.loadgen.conversations import Conversation
 from tuner.loadgen.text_tokens import ESTIMATED, Pieces, block_id, text_token_count
 from tuner.loadgen.trace import PromptBlocks, Trace
-from tuner.loadgen.trace_lines import fault, json_lines
+from tuner.loadgen.trace_lines import fault, json_lines, require_few_blocks
 
 _SPEAKERS = {
     "human": "user",
@@ -40,6 +40,7 @@ class _Turns:
     previous: list[int] = field(default_factory=list)
     unanswered: int = 0
     silent: int = 0
+    block_count: int = 0
 
 
 def parse_sharegpt(text: str, *, source: str) -> Trace:
@@ -88,6 +89,8 @@ def _read(
         turns.prompts.append(sum(count for _, count in prompt))
         turns.outputs.append(tokens)
         turns.blocks.append(prompt)
+        turns.block_count += len(prompt)
+        require_few_blocks(turns.block_count, source, line)
         turns.previous.append(previous)
         own, asked = [], False
     turns.unanswered += asked

@@ -72,3 +72,12 @@ def gaps_between(stamps_s: FloatArray) -> FloatArray | None:
         return None
     gaps = np.diff(stamps_s)
     return np.concatenate(([gaps.mean()], gaps))
+
+
+def conversation_starts(previous: IntArray) -> IntArray:
+    """For each request the row that its conversation begins with; of one alone its own."""
+    first = np.arange(previous.size, dtype=np.int64)
+    for row, before in enumerate(previous.tolist()):
+        if before != ALONE:
+            first[row] = first[before]
+    return first

@@ -13,6 +13,9 @@ from tuner.errors import InvalidTraceError
 LONGEST_LENGTH_TOKENS = 10_000_000
 """A length beyond this is a broken file rather than a request."""
 
+MOST_BLOCKS = 5_000_000
+"""Of all prompts together: long histories of many turns would grow without bound."""
+
 LATEST_STAMP_S = 1e11
 """A stamp beyond this is not in seconds."""
 
@@ -43,7 +46,9 @@ def csv_rows(
 
 def json_lines(text: str, source: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Line numbers and the object of each line."""
-    for number, line in enumerate(text.splitlines(), 1):
+    # JSON allows in its texts what str.splitlines takes for an end of line.
+    lines = text.removesuffix("\n").split("\n") if text else []
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             raise fault(source, number, "the line is empty")
         yield number, json_object(line, source, number)
@@ -94,6 +99,15 @@ def require_order(stamps_s: Sequence[float], shown: object, source: str, line: i
     """The newest stamp may not lie before the one above it."""
     if len(stamps_s) > 1 and stamps_s[-1] < stamps_s[-2]:
         raise fault(source, line, f"timestamp {_shown(shown)} lies before the line above it")
+
+
+def require_few_blocks(count: int, source: str, line: int) -> None:
+    """What prompts consist of must fit into memory."""
+    if count > MOST_BLOCKS:
+        message = (
+            f"prompts of more than {MOST_BLOCKS:,} pieces together: too many or too long turns"
+        )
+        raise fault(source, line, message)
 
 
 def require_requests(count: int, source: str) -> None:

@@ -7,12 +7,19 @@ from dataclasses import replace
 import numpy as np
 
 from tuner.errors import InvalidTraceError
-from tuner.loadgen.trace import ALONE, IntArray, PromptBlocks, Trace, gaps_between
+from tuner.loadgen.trace import (
+    ALONE,
+    IntArray,
+    PromptBlocks,
+    Trace,
+    conversation_starts,
+    gaps_between,
+)
 
 
-def scaled(trace: Trace, scale: float) -> Trace:
+def scaled(trace: Trace, scale: float | None) -> Trace:
     """The same requests at `scale` times the recorded rate."""
-    if trace.gaps_s is None or scale == 1.0:
+    if trace.gaps_s is None or scale is None:
         return trace
     return replace(trace, gaps_s=trace.gaps_s / scale)
 
@@ -24,7 +31,8 @@ def thinned(trace: Trace, keep: float, rng: np.random.Generator) -> Trace:
     """
     if keep >= 1.0:
         return trace
-    conversation = conversations(trace)
+    alone = np.full(trace.size, ALONE, dtype=np.int64)
+    conversation = conversation_starts(alone if trace.previous is None else trace.previous)
     kept = np.flatnonzero((rng.random(trace.size) < keep)[conversation])
     stamps = None if trace.gaps_s is None else np.cumsum(trace.gaps_s)[kept]
     gaps = None if stamps is None else gaps_between(stamps)
@@ -42,16 +50,6 @@ def thinned(trace: Trace, keep: float, rng: np.random.Generator) -> Trace:
         if trace.token_ids is None
         else tuple(trace.token_ids[row] for row in kept.tolist()),
     )
-
-
-def conversations(trace: Trace) -> IntArray:
-    """For each request the row that its conversation begins with."""
-    first = np.arange(trace.size, dtype=np.int64)
-    if trace.previous is not None:
-        for row, previous in enumerate(trace.previous.tolist()):
-            if previous != ALONE:
-                first[row] = first[previous]
-    return first
 
 
 def _blocks_of(blocks: PromptBlocks | None, kept: IntArray) -> PromptBlocks | None:

@@ -85,7 +85,7 @@ def parse_trace(
 
 def format_of(text: str, source: str) -> str:
     """The format that the beginning of a file shows. InvalidTraceError where it shows none."""
-    first = next((line for line in text.splitlines() if line.strip()), "").strip()
+    first = text.lstrip().split("\n", 1)[0].strip()
     if first.startswith("["):
         return "sharegpt"
     if first.startswith("{"):
@@ -99,7 +99,7 @@ def format_of(text: str, source: str) -> str:
         if columns in known:
             return name
     raise InvalidTraceError(
-        "no known format: expected the columns " + ",".join(AZURE_COLUMNS) + ", or another format",
+        f"expected the columns {','.join(AZURE_COLUMNS)}, or those of another known format",
         where=f"{source}, line 1",
         hint=f"formats: {', '.join(name for name in FORMATS if name != 'auto')}",
     )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from tuner.domain.study_spec import LengthsSpec, TraceSpec, WorkloadSpec
+from tuner.domain.study_spec import LengthsSpec, TraceArrivalSpec, TraceSpec, WorkloadSpec
+from tuner.loadgen.conversations import without_the_oldest
 from tuner.loadgen.lengths import IntArray, clip_to_context, draw_lengths
+from tuner.loadgen.prefix_share import prefix_share
 from tuner.loadgen.presets import POOL_SIZE, PRESETS, LengthPool
 from tuner.loadgen.trace import PromptBlocks
 from tuner.loadgen.trace_thinning import scaled, thinned
@@ -39,6 +41,7 @@ class Workload:
     previous: IntArray | None = None
     token_ids: tuple[IntArray, ...] | None = None
     notes: tuple[str, ...] = ()
+    turn_pause_s: float = 0.0
 
     @property
     def size(self) -> int:
@@ -66,6 +69,9 @@ class Workload:
             variation = float(self.gaps_s.std() / self.gaps_s.mean())
             rate = self.native_rate_per_s
             parts.append(f"recorded at {rate:.2f} requests/s (gap variation {variation:.2f})")
+        if self.blocks is not None:
+            shared = prefix_share(self.prompt_tokens, self.blocks)
+            parts.append(f"{shared:.1%} of the prompt tokens are shared prefixes")
         if self.clipped:
             share = f"{self.clipped:,} of them ({self.clipped / self.size:.1%})"
             parts.append(f"{share} cut to the context of {self.max_model_len:,} tokens")
@@ -81,22 +87,36 @@ def build_workload(
     Raises InvalidTraceError, naming the line, when a trace cannot be used.
     """
     pool = _pool(spec, np.random.default_rng(seed), base_dir)
-    prompts, outputs, clipped = clip_to_context(
-        pool.prompt_tokens, pool.output_tokens, max_model_len
-    )
+    too_long = pool.prompt_tokens + pool.output_tokens > max_model_len
+    if pool.previous is not None and pool.blocks is not None and pool.token_ids is None:
+        kept, blocks = without_the_oldest(
+            pool.prompt_tokens, pool.output_tokens, pool.blocks, max_model_len
+        )
+        pool = replace(pool, prompt_tokens=kept, blocks=blocks)
+    prompts, outputs, _ = clip_to_context(pool.prompt_tokens, pool.output_tokens, max_model_len)
     return Workload(
         title=pool.title,
         prompt_tokens=prompts,
         output_tokens=outputs,
         gaps_s=pool.gaps_s,
         max_model_len=max_model_len,
-        clipped=clipped,
+        clipped=int(np.count_nonzero(too_long)),
         digest=_digest(prompts, outputs, pool),
         blocks=pool.blocks,
         previous=pool.previous,
         token_ids=pool.token_ids,
         notes=pool.notes,
+        turn_pause_s=0.0 if spec.trace is None else spec.trace.turn_pause_s,
     )
+
+
+def given_rate_per_s(spec: WorkloadSpec, workload: Workload) -> float | None:
+    """The rate that the document asks for, in numbers or as recorded; None: to be calibrated."""
+    if spec.arrival.rate is not None:
+        return spec.arrival.rate
+    replayed = isinstance(spec.arrival, TraceArrivalSpec)
+    scale = None if spec.trace is None else spec.trace.scale
+    return workload.native_rate_per_s if replayed and scale is not None else None
 
 
 def _pool(spec: WorkloadSpec, rng: np.random.Generator, base_dir: Path) -> LengthPool:

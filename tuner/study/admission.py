@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from tuner.domain.study_spec import StudySpec
+from tuner.domain.study_spec import StudySpec, TraceArrivalSpec
 from tuner.errors import Fault, InvalidStudyError, InvalidTraceError
-from tuner.loadgen.workload import build_workload
+from tuner.loadgen.workload import Workload, build_workload
 from tuner.study.engine_version import require_version
 from tuner.study.space import search_space
 from tuner.study.target import target_of
@@ -28,17 +29,31 @@ def require_measurable(spec: StudySpec, base_dir: Path, version: str | None = No
     """Raise InvalidStudyError, with every fault, for what cannot be measured here."""
     require_version(spec, version)
     faults: list[Fault] = []
-    longest = SHORTEST_CONTEXT
+    longest, vocabulary = SHORTEST_CONTEXT, None
     try:
-        longest = target_of(spec, base_dir).max_model_len
+        target = target_of(spec, base_dir)
+        longest = target.max_model_len
+        vocabulary = target.geometry.vocab if target.geometry else None
     except InvalidStudyError as error:
         faults += error.faults
     try:
-        build_workload(
+        workload = build_workload(
             spec.workload, max_model_len=longest, seed=spec.workload.seed, base_dir=base_dir
         )
+        faults += _unsendable(spec, workload, vocabulary)
     except InvalidTraceError as error:
         message = f"{error.where}: {error.message}" if error.where else error.message
         faults.append(Fault("workload.trace.file", message, error.hint))
     if faults:
         raise InvalidStudyError(tuple(faults))
+
+
+def _unsendable(spec: StudySpec, workload: Workload, vocabulary: int | None) -> Iterator[Fault]:
+    """What the trace's content cannot do. `vocabulary` is the model's size of it, where known."""
+    if isinstance(spec.workload.arrival, TraceArrivalSpec) and workload.gaps_s is None:
+        hint = "take another arrival.process, such as poisson"
+        yield Fault("workload.arrival.process", "the trace has recorded no arrival times", hint)
+    largest = max((int(ids.max()) for ids in workload.token_ids or ()), default=0)
+    if vocabulary is not None and largest >= vocabulary:
+        message = f"token id {largest} is beyond the model's vocabulary of {vocabulary:,}"
+        yield Fault("workload.trace.file", message, "give token ids of this model's tokenizer")

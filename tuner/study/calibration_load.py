@@ -13,7 +13,7 @@ from tuner.loadgen.load_result import LoadResult, SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import FloatArray, Records
 from tuner.loadgen.request_metrics import tokens_within
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
+from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment, rescoped
 from tuner.loadgen.statistics import quantile
 from tuner.loadgen.workload import Workload
 from tuner.study.calibration import RateStep, Rung, concurrency_ladder
@@ -176,11 +176,13 @@ def staircase(
     step_s = share * measurement_load_s(spec) / (len(rates_per_s) + DRAIN_SHARE)
     requests: list[PlannedRequest] = []
     for number, rate_per_s in enumerate(rates_per_s):
+        before = len(requests)
         for request in _step(workload, spec.arrival, rate_per_s, step_s, seed):
             index = len(requests)
             moved = replace(
-                request,
+                rescoped(request, number),
                 index=index,
+                after=None if request.after is None else before + request.after,
                 prompt_seed=derived_seed(seed, "step", index),
                 due_s=(request.due_s or 0.0) + number * step_s,
             )

@@ -21,6 +21,7 @@ from objectives.slo import Slo
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import WorkloadSpec
 from tuner.loadgen.plan import PlannedRequest
+from tuner.loadgen.prompt_blocks import cache_blocks
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
 from tuner.loadgen.workload import Workload
 from tuner.simulator.engine_model import simulate
@@ -34,6 +35,9 @@ WATCHED_S = 10.0
 """Engine seconds the open loop is followed beyond its window; who waits longer waits too long."""
 
 CLOCK = "engine model"
+
+CACHE_BLOCK_TOKENS = 16
+"""vLLM's default on GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,16 @@ def predict_load(
 
 
 def _engine_requests(planned: tuple[PlannedRequest, ...]) -> tuple[EngineRequest, ...]:
-    """Prompts are unique, so that nothing is found in the prefix cache."""
+    """What prompts share is found in the prefix cache; turns come as planned, whatever precedes."""
     return tuple(
-        EngineRequest(r.index, r.due_s or 0.0, r.prompt_tokens, r.output_tokens) for r in planned
+        EngineRequest(
+            r.index,
+            r.due_s or 0.0,
+            r.prompt_tokens,
+            r.output_tokens,
+            prefix_blocks=cache_blocks(r.blocks, CACHE_BLOCK_TOKENS),
+        )
+        for r in planned
     )
 
 

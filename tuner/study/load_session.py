@@ -17,7 +17,7 @@ from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, Segment
 from tuner.loadgen.records import Records
 from tuner.loadgen.silence import hung
-from tuner.loadgen.workload import Workload
+from tuner.loadgen.workload import Workload, given_rate_per_s
 from tuner.study.abort_watch import abort_watch, require_engine_in_time
 from tuner.study.attempt import LoadHooks
 from tuner.study.cache_reset import reset_prefix_cache
@@ -148,13 +148,13 @@ class LoadSession:
             request.most_sequences, facts.kv_cache_tokens, workload.mean_tokens
         )
         seed = derived_seed(request.workload_seed, CALIBRATION)
-        judging = spec.arrival.rate is not None
+        given = given_rate_per_s(spec, workload)
+        judging = given is not None
         segments = ladder(workload, spec, concurrency, seed, judging=judging)
         rungs = self._climb(request, engine, workload, segments, hooks)
         capacity = capacity_per_s(rungs)
         if capacity is None:
             raise LoadGeneratorError("the engine answered nothing while its load was calibrated")
-        given = spec.arrival.rate
         rates = rates_to_try(capacity, spec, given)
         stairs = staircase(workload, spec, rates, seed, judging=judging) if rates else None
         steps = self._mount(request, engine, stairs, hooks) if stairs else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from objectives.measurement import Estimate, Measurement
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import StudySpec
-from tuner.loadgen.workload import Workload
+from tuner.loadgen.workload import Workload, given_rate_per_s
 from tuner.simulator.forecast import LABEL, MemoryForecast, memory_forecast
 from tuner.simulator.requests import EngineRequest
 from tuner.study.calibration import RATE_SHARE_OF_CAPACITY, saturating_concurrency
@@ -91,7 +91,7 @@ def _expected_load(
     tokens = None if account is None else account.kv_cache_tokens
     concurrency = saturating_concurrency(most, tokens, workload.mean_tokens)
     slo = slo_of(spec.objective.slo)
-    given = spec.workload.arrival.rate
+    given = given_rate_per_s(spec.workload, workload)
     if given is not None:
         return ModelledLoad.of(workload, spec.workload, given, concurrency, slo=slo)
     slow = ModelledLoad.of(workload, spec.workload, _SLOW_PER_S, concurrency, slo=slo)

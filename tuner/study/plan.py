@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
-from tuner.loadgen.workload import build_workload
+from tuner.loadgen.workload import build_workload, given_rate_per_s
 from tuner.search.feasibility import PredictedInfeasible, check
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
 from tuner.study.confirmation import most_starts
@@ -111,7 +111,7 @@ def plan_study(
         duration_s=restarts * attempt_s,
         gpu_minutes=restarts * engine_s * target.gpu_count / 60,
         workload=workload.description,
-        rate_per_s=spec.workload.arrival.rate,
+        rate_per_s=given_rate_per_s(spec.workload, workload),
         notices=(*known.notices, *space.notices),
         simulated=isinstance(spec.engine, SimulatedEngineSpec),
     )

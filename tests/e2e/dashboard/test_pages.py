@@ -272,7 +272,17 @@ def test_a_trace_is_described_before_it_is_used(page: Page, seeded: str, tmp_pat
     trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows]) + "\n")
     page.get_by_label("Trace of requests").set_input_files(trace)
     expect(page.get_by_text("60 requests over 59 s")).to_be_visible()
+    for chart in ("Histogram of prompt and output lengths", "Requests over time"):
+        expect(page.get_by_label(chart).locator(".main-svg").first).to_be_attached()
     expect(page.get_by_label("The study as YAML")).to_contain_text("upload:")
+    chats = tmp_path / "chats.jsonl"
+    turn = '{"prompt_tokens": 90, "output_tokens": 10, "session": 1}\n'
+    chats.write_text(turn * 2)
+    page.get_by_label("Trace of requests").set_input_files(chats)
+    expect(page.get_by_text("2 requests, lengths only.")).to_be_visible()
+    expect(page.get_by_text("1, of 2 turns on average")).to_be_visible()
+    expect(page.get_by_label("Histogram of prompt and output lengths")).to_be_visible()
+    expect(page.get_by_label("Requests over time")).to_have_count(0)
     other = tmp_path / "other.csv"
     other.write_text("nonsense\n")
     page.get_by_label("Trace of requests").set_input_files(other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 from collections.abc import Iterator
@@ -13,15 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.embedded_engine import MAX_MODEL_LEN, MODEL, TIME_SCALE, engine
 from tuner.domain.cancellation import Cancellation
 from tuner.domain.clock import SystemClock
-from tuner.domain.engine_config import EngineConfig, LaunchCommand
-from tuner.domain.study_spec import ArrivalSpec, LengthsSpec, UniformLength, WorkloadSpec
-from tuner.engine.environment import engine_environment
-from tuner.engine.launcher import LaunchRequest
-from tuner.engine.port import free_port
-from tuner.engine.process_launcher import GuardedEngine, ProcessLauncher
-from tuner.engine.readiness import Ready, wait_until_ready
+from tuner.domain.study_spec import LengthsSpec, PoissonArrivalSpec, UniformLength, WorkloadSpec
+from tuner.engine.process_launcher import GuardedEngine
 from tuner.errors import CancelledError
 from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult
@@ -29,43 +24,12 @@ from tuner.loadgen.plan import LoadPlan
 from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
 from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
 from tuner.loadgen.workload import Workload, build_workload
-from tuner.simulator.command import simulator_argv
 from tuner.telemetry.exposition import EngineMetric
 from tuner.telemetry.scraper import MetricsScraper
 from tuner.telemetry.series import MetricSeries
 from tuner.telemetry.window import engine_window
 
 pytestmark = pytest.mark.engine
-
-MODEL = "meta-llama/Llama-3.1-8B-Instruct"
-MAX_MODEL_LEN = 2048
-TIME_SCALE = 20.0
-
-
-@contextlib.contextmanager
-def engine(directory: Path, *extra: str) -> Iterator[GuardedEngine]:
-    port = free_port("127.0.0.1")
-    config = EngineConfig.of({"max-model-len": MAX_MODEL_LEN, "max-num-seqs": 64})
-    command = LaunchCommand(MODEL, config)
-    launched = ProcessLauncher().launch(
-        LaunchRequest(
-            argv=simulator_argv(command, "L4", 1, TIME_SCALE, None, "127.0.0.1", port, *extra),
-            env=engine_environment({}),
-            host="127.0.0.1",
-            port=port,
-            served_model=MODEL,
-            log_path=directory / "engine.log",
-            stop_grace_s=3.0,
-        )
-    )
-    try:
-        ready = wait_until_ready(
-            launched, deadline_s=100.0, poll_s=0.1, clock=SystemClock(), cancellation=Cancellation()
-        )
-        assert isinstance(ready, Ready), launched.log_tail()
-        yield launched
-    finally:
-        launched.stop()
 
 
 def workload() -> Workload:
@@ -80,7 +44,7 @@ def workload() -> Workload:
 def plan_for(url: str, *, window_s: float = 40.0) -> LoadPlan:
     work = workload()
     segments = (
-        open_loop_segment(work, ArrivalSpec(), 2.0, 5.0, window_s, 120.0, 9),
+        open_loop_segment(work, PoissonArrivalSpec(), 2.0, 5.0, window_s, 120.0, 9),
         closed_loop_segment(work, 16, 10.0, 30.0, 9),
     )
     return LoadPlan(url, MODEL, segments, 128_256, 4, TIME_SCALE, 120.0)

@@ -147,6 +147,21 @@ LONG = {"type": "constant", "value": 9000}
             "needs a recorded trace",
         ),
         (
+            {"workload": {"trace": {"file": "x.csv", "scale": 2}}},
+            "workload.trace.scale",
+            "arrival.process is not trace",
+        ),
+        (
+            {
+                "workload": {
+                    "trace": {"file": "x.csv", "scale": 2},
+                    "arrival": {"process": "trace", "rate": 3},
+                }
+            },
+            "workload.trace.scale",
+            "arrival.rate both give a rate",
+        ),
+        (
             {
                 "workload.lengths": {
                     "prompt_tokens": {"type": "uniform", "low": 9, "high": 8},
@@ -238,7 +253,11 @@ def test_a_document_that_contradicts_itself_is_refused(
         {"engine.flags": {"max-model-len": -1}},
         {"baseline.flags": {"max-num-seqs": 256, "max-num-batched-tokens": 64}},
         {"workload": {"trace": {"file": "x.csv"}, "arrival": {"process": "trace"}}},
+        {"workload": {"trace": {"file": "x.csv", "scale": 2}, "arrival": {"process": "trace"}}},
         {"workload": {"preset": "mixed", "arrival": {"process": "trace"}}},
+        {"workload": {"arrival": {"process": "gamma", "cv": 3}}},
+        {"workload": {"arrival": {"process": "ramp", "rate": 2}}},
+        {"workload": {"arrival": {"rate": 2}}},
         {"workload": {"arrival": {"process": "trace"}}},
         {
             "objective.weights": {"ttft_p95": 0, "tpot_p95": 0, "throughput": 0},

@@ -31,6 +31,11 @@ from tuner.domain.study_spec import (
         ({"engine.gpus": 1}, "engine.gpus", "did you mean gpu?"),
         ({"engine.launcher": {}}, "engine.launcher", "known keys: kind, gpu, count"),
         ({"workload.arrival": {"rates": 1}}, "workload.arrival.rates", "did you mean rate?"),
+        (
+            {"workload.arrival": {"process": "gamma", "cv": 2, "start": 1}},
+            "workload.arrival.start",
+            "known keys: rate, process, cv",
+        ),
         ({"objective.slo": {"ttft": 500, "tpot_ms": 1}}, "objective.slo.ttft", "mean ttft_ms?"),
         ({"zzz": 1}, "zzz", "known keys: name, model, engine"),
         (
@@ -100,6 +105,13 @@ def test_an_unknown_key_is_a_fault_that_says_where_it_belongs(
             "is required",
             "for example {low: 8, high: 1024}",
         ),
+        (
+            {"workload.arrival": {"process": "gamma"}},
+            "workload.arrival.cv",
+            "is required",
+            "for example {process: gamma, cv: 3}",
+        ),
+        ({"workload.arrival.process": "poison"}, "workload.arrival.process", "poison", "poisson?"),
         (
             {"search_space.enable_chunked_prefill": {"choices": []}},
             "search_space.enable_chunked_prefill.choices",

@@ -4,15 +4,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.domain.study_spec import ArrivalSpec, ConstantLength, LengthsSpec, WorkloadSpec
+from tuner.domain.study_spec import (
+    ConstantArrivalSpec,
+    ConstantLength,
+    GammaArrivalSpec,
+    LengthsSpec,
+    PoissonArrivalSpec,
+    RampArrivalSpec,
+    TraceArrivalSpec,
+    WorkloadSpec,
+)
 from tuner.loadgen.arrivals import (
     ArrivalProcess,
     Arrivals,
     ConstantArrivals,
+    GammaArrivals,
     PoissonArrivals,
+    RampArrivals,
     TraceArrivals,
     arrival_process,
     shuffled_pool,
@@ -20,7 +31,13 @@ from tuner.loadgen.arrivals import (
 from tuner.loadgen.workload import build_workload
 
 GAPS_S = np.array([0.1, 0.1, 0.1, 5.0, 0.1, 2.0, 0.3, 0.3])
-PROCESSES = [PoissonArrivals(), ConstantArrivals(), TraceArrivals(GAPS_S)]
+PROCESSES = [
+    PoissonArrivals(),
+    ConstantArrivals(),
+    GammaArrivals(3.0),
+    RampArrivals(0.5),
+    TraceArrivals(GAPS_S),
+]
 
 
 def draw(
@@ -71,6 +88,35 @@ def test_poisson_gaps_are_exponential() -> None:
     assert np.quantile(gaps, 0.9) == pytest.approx(0.01 * np.log(10), rel=0.05)
 
 
+@settings(max_examples=25)
+@given(cv=st.floats(0.2, 3.0), seed=st.integers(0, 2**32))
+def test_gamma_gaps_vary_as_much_as_asked(cv: float, seed: int) -> None:
+    due = GammaArrivals(cv).arrivals(10, 200.0, 200.0, np.random.default_rng(seed)).due_s
+    gaps = np.diff(due)
+    assert gaps.mean() == pytest.approx(0.005, rel=0.01)
+    # The spread of an estimated variation from 40,000 gaps of excess kurtosis 6 cv².
+    slack = 5 * cv * np.sqrt((2 + 6 * cv**2) / 4 / gaps.size)
+    assert gaps.std() / gaps.mean() == pytest.approx(cv, abs=slack)
+
+
+def test_gamma_of_variation_one_is_poisson() -> None:
+    gaps = np.diff(draw(GammaArrivals(1.0), rate=100.0, duration=200.0).due_s)
+    assert np.quantile(gaps, 0.9) == pytest.approx(0.01 * np.log(10), rel=0.05)
+
+
+def test_gaps_that_vanish_are_one_burst_and_no_error() -> None:
+    due = draw(GammaArrivals(30.0), rate=1.0, duration=1.0, seed=5).due_s
+    assert np.isfinite(due).all()
+
+
+@pytest.mark.parametrize("start", [0.0, 0.5, 1.0])
+def test_a_ramp_rises_linearly_around_its_mean(start: float) -> None:
+    due = draw(RampArrivals(start), rate=1000.0, duration=60.0).due_s
+    counts, _ = np.histogram(due, bins=6, range=(0.0, 60.0))
+    middles = (np.arange(6) + 0.5) / 6
+    assert counts / 10_000 == pytest.approx(start + 2 * (1 - start) * middles, abs=0.05)
+
+
 def test_a_trace_keeps_its_burstiness_and_its_order() -> None:
     arrivals = draw(TraceArrivals(GAPS_S), rate=3.0, duration=80.0)
     gaps = np.diff(arrivals.due_s)
@@ -107,6 +153,12 @@ def test_a_trace_cannot_be_replayed_where_nothing_was_recorded() -> None:
     spec = WorkloadSpec(lengths=LengthsSpec(prompt_tokens=length, output_tokens=length))
     workload = build_workload(spec, max_model_len=100, seed=0, base_dir=Path())
     with pytest.raises(ValueError, match="no recorded arrivals"):
-        arrival_process(ArrivalSpec(process="trace"), workload)
-    assert isinstance(arrival_process(ArrivalSpec(process="poisson"), workload), PoissonArrivals)
-    assert isinstance(arrival_process(ArrivalSpec(process="constant"), workload), ConstantArrivals)
+        arrival_process(TraceArrivalSpec(process="trace"), workload)
+    assert isinstance(arrival_process(PoissonArrivalSpec(), workload), PoissonArrivals)
+    constant, gamma = (
+        ConstantArrivalSpec(process="constant"),
+        GammaArrivalSpec(process="gamma", cv=3),
+    )
+    assert isinstance(arrival_process(constant, workload), ConstantArrivals)
+    assert arrival_process(gamma, workload) == GammaArrivals(3.0)
+    assert arrival_process(RampArrivalSpec(process="ramp"), workload) == RampArrivals(0.5)

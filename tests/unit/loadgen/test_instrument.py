@@ -9,6 +9,7 @@ from tests.support.load_records import Row, closed_segment, open_segment, result
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import GeneratorHealth, SegmentResult
+from tuner.loadgen.plan import PlannedRequest
 from tuner.loadgen.records import Outcome
 
 HEALTH = GeneratorHealth(cpu_share=0.2, loop_stall_max_ms=3.0, reads=100)
@@ -173,6 +174,46 @@ def test_a_warm_prefix_cache_is_found_out() -> None:
     verdict = judge(sent_late(0.001), windows=(warm,))
     assert verdict.reasons == ("the prefix cache answered 30.0% of unique prompts",)
     assert verdict.prefix_hit_rate == 0.3
+
+
+def sharing(*blocks: tuple[tuple[int, int], ...]) -> SegmentResult:
+    """Requests of 100 prompt tokens that begin with these blocks, sent in this order."""
+    requests = tuple(
+        PlannedRequest(i, 100, 1, i, 10.0 + i, blocks=each) for i, each in enumerate(blocks)
+    )
+    rows = [
+        Row(due_s=10.0 + i, sent_s=10.0 + i, frames=(19.0,), prompt_tokens=100)
+        for i in range(len(blocks))
+    ]
+    return result_of(replace(open_segment(), requests=requests), rows, health=HEALTH)
+
+
+def test_hits_that_the_workload_implies_are_no_fault() -> None:
+    shared = sharing(((1, 60),), ((1, 60),), ((1, 60), (2, 30)), ((1, 30),))
+    # 0 + 60 + 60 + 30 of 400 tokens.
+    window = EngineWindow(prefix_hit_rate=0.375, preemptions=0)
+    verdict = judge(shared, windows=(window,))
+    assert verdict.valid
+    assert verdict.prefix_hit_rate == 0.0
+
+
+def test_what_was_sent_before_and_admitted_in_the_window_is_implied_too() -> None:
+    shared = sharing(((1, 60),), ((1, 60),))
+    # Of 150 tokens that were asked for 60 are implied: the counter began with the second request.
+    window = EngineWindow(prefix_hit_rate=0.4, prefix_query_tokens=150.0, preemptions=0)
+    assert judge(shared, windows=(window,)).valid
+    warm = EngineWindow(prefix_hit_rate=0.6, prefix_query_tokens=150.0, preemptions=0)
+    assert judge(shared, windows=(warm,)).reasons == (
+        "the prefix cache answered 20.0% of unique prompts",
+    )
+
+
+def test_hits_beyond_those_are_a_warm_cache() -> None:
+    shared = sharing(((1, 60),), ((2, 60),))
+    window = EngineWindow(prefix_hit_rate=0.3, preemptions=0)
+    assert judge(shared, windows=(window,)).reasons == (
+        "the prefix cache answered 30.0% of unique prompts",
+    )
 
 
 def test_hits_of_preempted_requests_on_their_own_blocks_are_no_fault() -> None:

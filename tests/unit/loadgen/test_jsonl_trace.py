@@ -141,6 +141,22 @@ def test_token_ids_must_be_ids(ids: object) -> None:
         parse({"token_ids": ids, "output_tokens": 1})
 
 
+def test_a_line_ends_where_json_says_and_nowhere_else() -> None:
+    text = '{"prompt": "one\u2028two\x0bthree", "output_tokens": 1}\r\n'.replace("\x0b", "\\u000b")
+    assert parse_jsonl(text * 2, source="c.jsonl").size == 2
+
+
+def test_histories_that_would_fill_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tuner.loadgen.trace_lines.MOST_BLOCKS", 10)
+    turn = {"prompt_tokens": 1, "output_tokens": 1, "session": "a"}
+    assert parse(*[turn] * 3).size == 3
+    with pytest.raises(InvalidTraceError, match="more than 10 pieces") as caught:
+        parse(*[turn] * 9)
+    assert caught.value.where == "c.jsonl, line 4"
+
+
 def test_an_empty_file_is_refused() -> None:
     with pytest.raises(InvalidTraceError, match="no request"):
         parse_jsonl("", source="c.jsonl")

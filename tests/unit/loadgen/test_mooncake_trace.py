@@ -26,12 +26,15 @@ def parse(*lines: str, seed: int = 0) -> Trace:
 
 
 def test_a_block_is_512_tokens_and_the_last_one_the_rest() -> None:
-    trace = parse(line(), line(1500, 512, 7, (1,)))
+    trace = parse(
+        line(), line(1500, 512, 7, (1,)), line(2000, 530, 7, (1, 3)), line(2000, 530, 7, (1, 3))
+    )
     assert trace.blocks is not None
-    assert trace.blocks.of_request(0) == [(1, 512), (2, 88)]
+    assert trace.blocks.of_request(0) == [(1, 512)]  # nobody shares the block 2
     assert trace.blocks.of_request(1) == [(1, 512)]
+    assert trace.blocks.of_request(2) == trace.blocks.of_request(3) == [(1, 512), (3, 18)]
     assert trace.gaps_s is not None
-    assert trace.gaps_s.tolist() == [1.5, 1.5]
+    assert trace.gaps_s[1] == 1.5
 
 
 def test_three_second_stamps_are_spread_within_their_step_and_the_bursts_are_gone() -> None:

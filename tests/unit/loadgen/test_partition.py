@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,3 +64,11 @@ def test_no_process_is_left_without_requests_or_slots() -> None:
     assert most_processes(plan_of(0, 9, 3)) == 1
     with pytest.raises(ValueError, match="4 processes for a plan that 3 can share"):
         partition(plan_of(4, 9, 3), 4)
+
+
+def test_turns_of_a_conversation_stay_in_one_process() -> None:
+    requests = tuple(
+        PlannedRequest(i, 5, 2, i, i * 0.25, after=i - 1 if i == 3 else None) for i in range(9)
+    )
+    plan = replace(plan_of(9, 9, 3), segments=(OpenLoopSegment(requests, 1.0, 2.0, 3.0),))
+    assert most_processes(plan) == 1

@@ -19,6 +19,12 @@ open_requests = st.builds(
     output_tokens=st.integers(1, 10**6),
     prompt_seed=st.integers(0, 2**53 - 1),
     due_s=times,
+    blocks=st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(1, 600)), max_size=3).map(
+        tuple
+    ),
+    after=st.none() | st.integers(0, 10**6),
+    token_ids=st.none() | st.lists(st.integers(0, 2**31), max_size=4).map(tuple),
+    scope=st.integers(0, 2**40),
 )
 closed_requests = st.builds(
     PlannedRequest,

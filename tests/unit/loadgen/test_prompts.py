@@ -78,6 +78,41 @@ def test_a_longer_prompt_of_the_same_seed_starts_alike() -> None:
     assert bodies().token_ids(long)[:10].tolist() == bodies().token_ids(short).tolist()
 
 
+def test_a_prompt_begins_with_its_blocks_and_goes_on_alone() -> None:
+    one = PlannedRequest(0, 64, 20, 7, blocks=((5, 20), (6, 12)))
+    other = PlannedRequest(1, 80, 20, 8, blocks=((5, 20), (6, 12)))
+    first, second = (bodies().token_ids(each).tolist() for each in (one, other))
+    assert (len(first), len(second)) == (64, 80)
+    assert first[:32] == second[:32]
+    assert first[32:40] != second[32:40]
+    document = json.loads(bodies().build(one))
+    assert document["prompt"] == first
+    assert document["cache_salt"] == "servetune-1"
+
+
+@given(
+    vocabulary=st.integers(4, 300_000),
+    blocks=st.lists(st.tuples(st.integers(0, 2**53 - 1), st.integers(1, 50)), max_size=4),
+)
+def test_the_tokens_of_blocks_are_ordinary_ones(
+    vocabulary: int, blocks: list[tuple[int, int]]
+) -> None:
+    tokens = sum(count for _, count in blocks) + 5
+    planned = PlannedRequest(0, tokens, 20, 7, blocks=tuple(blocks))
+    prompt = json.loads(bodies(vocabulary=vocabulary).build(planned))["prompt"]
+    chosen = safe_token_range(vocabulary)
+    assert len(prompt) == tokens
+    assert all(chosen.low <= token < chosen.high for token in prompt)
+
+
+def test_a_literal_prompt_is_sent_as_it_is_and_repeats_only_within_its_scope() -> None:
+    planned = PlannedRequest(0, 3, 20, 7, token_ids=(5, 123_456, 7), scope=4)
+    document = json.loads(bodies().build(planned))
+    assert document["prompt"] == [5, 123_456, 7]
+    assert document["cache_salt"] == "servetune-1-4"
+    assert "cache_salt" not in json.loads(bodies(cache_salt=False).build(planned))
+
+
 @pytest.mark.parametrize(
     ("vocabulary", "low", "high"),
     [

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tuner.domain.study_spec import ArrivalSpec, ConstantLength, LengthsSpec, WorkloadSpec
-from tuner.loadgen.plan import OpenLoopSegment
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
+from tuner.domain.study_spec import (
+    ConstantLength,
+    LengthsSpec,
+    PoissonArrivalSpec,
+    TraceArrivalSpec,
+    TraceSpec,
+    WorkloadSpec,
+)
+from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
+from tuner.loadgen.prefix_share import shared_tokens
+from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment, rescoped
 from tuner.loadgen.workload import Workload, build_workload
 
 
@@ -16,7 +25,7 @@ def chat() -> Workload:
 
 
 def open_segment(chat: Workload, *, rate: float = 4.0, seed: int = 5) -> OpenLoopSegment:
-    return open_loop_segment(chat, ArrivalSpec(), rate, 10.0, 60.0, 20.0, seed)
+    return open_loop_segment(chat, PoissonArrivalSpec(), rate, 10.0, 60.0, 20.0, seed)
 
 
 def test_equal_seeds_give_equal_segments(chat: Workload) -> None:
@@ -78,3 +87,111 @@ def test_a_closed_loop_list_of_tiny_requests_stays_bounded() -> None:
     spec = WorkloadSpec(lengths=LengthsSpec(prompt_tokens=length, output_tokens=length))
     tiny = build_workload(spec, max_model_len=100, seed=0, base_dir=Path())
     assert len(closed_loop_segment(tiny, 1, 10.0, 30.0, 5).requests) == 2 + 3000 * 40
+
+
+DATA = Path(__file__).parents[2] / "support" / "data" / "traces"
+TURNS = "".join(
+    json.dumps({"prompt_tokens": 20 + turn, "output_tokens": 5, "session": session}) + "\n"
+    for session in range(6)
+    for turn in range(4)
+)
+
+
+def workload_of(file: str, base_dir: Path = DATA, *, longest: int = 200_000) -> Workload:
+    spec = WorkloadSpec(trace=TraceSpec(file=file, turn_pause_s=3.0))
+    return build_workload(spec, max_model_len=longest, seed=0, base_dir=base_dir)
+
+
+def share_of(requests: tuple[PlannedRequest, ...]) -> float:
+    shared = shared_tokens(request.blocks for request in requests)
+    return sum(shared) / sum(request.prompt_tokens for request in requests)
+
+
+@pytest.mark.parametrize("process", ["poisson", "trace"])
+def test_prompts_share_what_the_hashes_of_the_trace_say(process: str) -> None:
+    mooncake = workload_of("mooncake_conversation.jsonl")
+    arrival = PoissonArrivalSpec() if process == "poisson" else TraceArrivalSpec(process="trace")
+    segment = open_loop_segment(mooncake, arrival, 1.0, 0.0, 100.0, 50.0, 5)
+    assert len(segment.requests) == 150
+    assert share_of(segment.requests) == pytest.approx(0.046, abs=0.002)
+    closed = closed_loop_segment(mooncake, 4, 5.0, 20.0, 5)
+    assert share_of(closed.requests[:150]) == pytest.approx(0.046, abs=0.002)
+
+
+def test_a_second_round_of_a_trace_shares_nothing_with_the_first() -> None:
+    mooncake = workload_of("mooncake_conversation.jsonl")
+    segment = open_loop_segment(mooncake, PoissonArrivalSpec(), 3.0, 0.0, 100.0, 0.0, 5)
+    assert len(segment.requests) == 300
+    assert share_of(segment.requests) == pytest.approx(0.046, abs=0.002)
+    seeds = [{seed for r in half for seed, _ in r.blocks} for half in _halves(segment)]
+    assert seeds[0]
+    assert not seeds[0] & seeds[1]
+
+
+def _halves(segment: OpenLoopSegment) -> tuple[tuple[PlannedRequest, ...], ...]:
+    return segment.requests[:150], segment.requests[150:]
+
+
+def test_the_two_segments_of_one_seed_share_no_block() -> None:
+    mooncake = workload_of("mooncake_conversation.jsonl")
+    latency = open_loop_segment(mooncake, PoissonArrivalSpec(), 1.0, 0.0, 100.0, 0.0, 5)
+    capacity = closed_loop_segment(mooncake, 4, 5.0, 20.0, 5)
+    one, other = ({s for r in seg.requests for s, _ in r.blocks} for seg in (latency, capacity))
+    assert one
+    assert not one & other
+
+
+def test_segments_of_two_seeds_share_no_block() -> None:
+    mooncake = workload_of("mooncake_conversation.jsonl")
+    segments = [closed_loop_segment(mooncake, 4, 5.0, 20.0, seed) for seed in (5, 6)]
+    one, other = ({s for r in segment.requests for s, _ in r.blocks} for segment in segments)
+    assert one
+    assert not one & other
+
+
+def test_blocks_never_reach_beyond_a_prompt_that_was_cut() -> None:
+    mooncake = workload_of("mooncake_conversation.jsonl", longest=2000)
+    requests = closed_loop_segment(mooncake, 4, 5.0, 20.0, 5).requests
+    assert all(sum(tokens for _, tokens in r.blocks) <= r.prompt_tokens for r in requests)
+    assert any(r.blocks and r.prompt_tokens > 512 for r in requests)
+
+
+@pytest.mark.parametrize("kind", ["open", "closed"])
+def test_a_turn_follows_the_turn_before_and_carries_its_prompt(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "turns.jsonl").write_text(TURNS)
+    chats = workload_of("turns.jsonl", tmp_path)
+    segment = (
+        open_loop_segment(chats, PoissonArrivalSpec(), 4.0, 5.0, 30.0, 5.0, 5)
+        if kind == "open"
+        else closed_loop_segment(chats, 3, 1.0, 1.0, 5)
+    )
+    following = [request for request in segment.requests if request.after is not None]
+    assert len(following) > len(segment.requests) / 2
+    for request in following:
+        before = segment.requests[request.after or 0]
+        assert before.index < request.index
+        said = sum(tokens for _, tokens in before.blocks)
+        # The last turn's own words are shared with nobody and no block.
+        assert request.blocks[: len(before.blocks)] == before.blocks
+        assert said == before.prompt_tokens
+        assert request.prompt_tokens > before.prompt_tokens + before.output_tokens
+
+
+def test_literal_prompts_are_sent_as_they_are_in_scopes_of_their_own(tmp_path: Path) -> None:
+    line = json.dumps({"token_ids": list(range(50)), "output_tokens": 3})
+    (tmp_path / "ids.jsonl").write_text(line + "\n")
+    literal = workload_of("ids.jsonl", tmp_path, longest=40)
+    first, second = open_loop_segment(literal, PoissonArrivalSpec(), 1.0, 0.0, 2.0, 0.0, 5).requests
+    assert first.token_ids == second.token_ids == tuple(range(37))
+    closed = closed_loop_segment(literal, 1, 0.1, 0.1, 5).requests
+    assert len({first.scope, second.scope, closed[0].scope}) == 3
+
+
+def test_a_request_of_another_scope_has_nothing_in_common() -> None:
+    request = PlannedRequest(0, 40, 1, 9, blocks=((3, 20), (4, 10)))
+    moved, again, other = rescoped(request, 5), rescoped(request, 5), rescoped(request, 6)
+    assert moved == again
+    assert [tokens for _, tokens in moved.blocks] == [20, 10]
+    assert not {seed for seed, _ in moved.blocks} & {seed for seed, _ in other.blocks}
+    unique = PlannedRequest(0, 40, 1, 9)
+    assert rescoped(unique, 5) == unique

@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import uvloop
 
@@ -134,6 +136,66 @@ def test_an_open_loop_does_not_wait_for_answers_before_it_sends() -> None:
     _, _, records = run(open_segment(1.0, 1.1, 1.2, drain_s=1.0), transport)
     assert transport.most_in_flight == 3
     assert outcomes(records) == [Outcome.UNFINISHED] * 3
+
+
+def with_turns(
+    segment: OpenLoopSegment | ClosedLoopSegment, after: dict[int, int]
+) -> OpenLoopSegment | ClosedLoopSegment:
+    requests = tuple(replace(each, after=after.get(each.index)) for each in segment.requests)
+    return replace(segment, requests=requests)
+
+
+def test_a_turn_that_is_due_waits_for_the_end_of_the_one_before() -> None:
+    async def slow(_: int, stream: ResponseStream) -> None:
+        await asyncio.sleep(0.02)  # 2 s of engine time
+        answer(stream)
+
+    segment = with_turns(open_segment(1.0, 1.1, 1.2, 4.0), {1: 0, 3: 2})
+    _, _, records = run(segment, FakeTransport(slow))
+    assert outcomes(records) == [Outcome.COMPLETED] * 4
+    assert records.due_s[[0, 2, 3]].tolist() == [1.0, 1.2, 4.0]
+    assert records.due_s[1] == pytest.approx(records.ended_s[0], abs=0.2)
+    assert records.due_s[1] <= records.sent_s[1]
+    assert records.sent_s[1] >= records.ended_s[0]
+
+
+def test_a_turn_whose_predecessor_never_ends_was_never_due() -> None:
+    segment = with_turns(open_segment(1.0, 1.1, 1.2, drain_s=1.0), {1: 0})
+    _, _, records = run(segment, FakeTransport(hang))
+    assert outcomes(records) == [Outcome.UNFINISHED, Outcome.NOT_SENT, Outcome.UNFINISHED]
+    assert np.isnan(records.due_s).tolist() == [False, True, False]
+
+
+def test_a_conversation_goes_on_after_a_turn_that_failed() -> None:
+    async def first_refused(number: int, stream: ResponseStream) -> None:
+        if number == 0:
+            await refuse(number, stream)
+        await good(number, stream)
+
+    segment = with_turns(open_segment(1.0, 1.0), {1: 0})
+    _, _, records = run(segment, FakeTransport(first_refused))
+    assert outcomes(records) == [Outcome.CONNECT_FAILED, Outcome.COMPLETED]
+
+
+def test_a_slot_of_a_closed_loop_goes_on_with_its_conversation() -> None:
+    # Two slots: requests 0, 2, 4, … are one conversation, 1, 3, 5, … the other.
+    segment = with_turns(closed_segment(400, concurrency=2), {i: i - 2 for i in range(2, 400)})
+    transport = FakeTransport(good)
+    _, end, records = run(segment, transport)
+    assert transport.most_in_flight == 2
+    assert not end.list_exhausted
+    done = np.flatnonzero(records.outcome == Outcome.COMPLETED)
+    assert done.size > 20
+    later = done[done >= 2]
+    assert (records.sent_s[later] >= records.ended_s[later - 2]).all()
+
+
+def test_a_closed_loop_whose_conversations_have_ended_begins_others_and_then_has_none() -> None:
+    segment = with_turns(closed_segment(6, concurrency=1), {1: 0, 4: 3})
+    _, end, records = run(segment, FakeTransport(good))
+    assert outcomes(records) == [Outcome.COMPLETED] * 6
+    assert np.argsort(records.sent_s).tolist() == [0, 1, 2, 3, 4, 5]
+    assert end.list_exhausted
 
 
 def test_an_open_loop_ends_when_every_measured_request_has_ended() -> None:

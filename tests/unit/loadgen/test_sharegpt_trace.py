@@ -91,6 +91,14 @@ def test_a_malformed_place_is_named(text: str, where: int, message: str) -> None
     assert caught.value.where == f"s.json, line {where}"
 
 
+def test_histories_that_would_fill_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tuner.loadgen.trace_lines.MOST_BLOCKS", 3)
+    with pytest.raises(InvalidTraceError, match="more than 3 pieces"):
+        parse(conversation(*TALK))
+
+
 def test_a_file_without_answers_is_refused() -> None:
     with pytest.raises(InvalidTraceError, match="no answer"):
         parse(conversation(("human", "anybody?")))

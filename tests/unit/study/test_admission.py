@@ -58,3 +58,15 @@ def test_nothing_is_stored_of_a_study_without_its_trace(tmp_path: Path) -> None:
     with pytest.raises(InvalidStudyError):
         measure(spec_with(**TRACE), locations, base_dir=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_arrivals_that_nobody_recorded_cannot_be_replayed(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"prompt_tokens": 5, "output_tokens": 3}\n')
+    workload = {"trace": {"file": "t.jsonl"}, "arrival": {"process": "trace"}}
+    assert paths_of(spec_with(workload=workload), tmp_path) == ["workload.arrival.process"]
+
+
+def test_token_ids_beyond_the_vocabulary_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"token_ids": [5, 999999], "output_tokens": 3}\n')
+    with pytest.raises(InvalidStudyError, match="token id 999999 is beyond the model's vocabulary"):
+        require_measurable(spec_with(workload={"trace": {"file": "t.jsonl"}}), tmp_path)

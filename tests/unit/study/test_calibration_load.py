@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.load_records import Row, closed_segment, result_of
 from tests.support.study_fakes import attempt_request
-from tuner.domain.study_spec import ArrivalSpec, WorkloadSpec
+from tuner.domain.study_spec import ConstantArrivalSpec, TraceSpec, WorkloadSpec
 from tuner.loadgen.load_result import LoadResult
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import Outcome
-from tuner.loadgen.workload import Workload
+from tuner.loadgen.workload import Workload, build_workload
 from tuner.study.calibration_load import (
     FEWEST_REQUESTS,
     JUDGED_LADDER_SHARE,
@@ -117,7 +117,7 @@ def test_a_given_rate_is_compared_with_low_load() -> None:
 
 
 def test_the_staircase_rises_with_the_same_pattern_and_unique_prompts(workload: Workload) -> None:
-    spec = SPEC.model_copy(update={"arrival": ArrivalSpec(process="constant")})
+    spec = SPEC.model_copy(update={"arrival": ConstantArrivalSpec(process="constant")})
     stairs = staircase(workload, spec, (2.0, 4.0, 8.0), 0, judging=False)
     requests = stairs.segment.requests
     due = np.array([r.due_s for r in requests])
@@ -128,6 +128,26 @@ def test_the_staircase_rises_with_the_same_pattern_and_unique_prompts(workload: 
     assert counts == pytest.approx(stairs.step_s * np.array([2, 4, 8]), abs=1.5)
     first, second = requests[0], requests[int(counts[0])]
     assert first.prompt_tokens == second.prompt_tokens
+
+
+def test_steps_share_no_block_and_turns_stay_within_their_step(tmp_path: Path) -> None:
+    line = '{"prompt_tokens": 40, "output_tokens": 10, "session": %d}\n'
+    (tmp_path / "t.jsonl").write_text("".join(line % session for session in range(9)) * 4)
+    trace = TraceSpec(file="t.jsonl", turn_pause_s=1.0)
+    spec = SPEC.model_copy(update={"preset": None, "lengths": None, "trace": trace})
+    chats = build_workload(spec, max_model_len=4096, seed=0, base_dir=tmp_path)
+    stairs = staircase(chats, spec, (2.0, 4.0), 0, judging=False)
+    requests = stairs.segment.requests
+    steps = [int((request.due_s or 0.0) >= stairs.step_s) for request in requests]
+    seeds = [
+        {seed for r, step in zip(requests, steps, strict=True) if step == n for seed, _ in r.blocks}
+        for n in (0, 1)
+    ]
+    assert seeds[0]
+    assert not seeds[0] & seeds[1]
+    turns = [request for request in requests if request.after is not None]
+    assert turns
+    assert all(steps[request.after or 0] == steps[request.index] for request in turns)
 
 
 def stairs_of(rows: list[Row]) -> tuple[Staircase, LoadResult]:

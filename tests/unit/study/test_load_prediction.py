@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.domain.engine_config import EngineConfig
-from tuner.domain.study_spec import WorkloadSpec
+from tuner.domain.study_spec import TraceSpec, WorkloadSpec
 from tuner.loadgen.schedule import open_loop_segment
 from tuner.loadgen.workload import Workload, build_workload
 from tuner.simulator.gpus import gpu_preset
@@ -134,3 +135,17 @@ def test_work_grows_with_the_load() -> None:
 
 def test_equal_loads_are_predicted_equally() -> None:
     assert predict_load(load(), config(), MACHINE) == predict_load(load(), config(), MACHINE)
+
+
+def test_what_prompts_share_is_found_in_the_modelled_prefix_cache(tmp_path: Path) -> None:
+    line = {"prompt_tokens": 2000, "output_tokens": 20}
+    found = []
+    for extra in ({}, {"prefix_id": 1, "prefix_tokens": 1920}):
+        (tmp_path / "t.jsonl").write_text((json.dumps({**line, **extra}) + "\n") * 50)
+        spec = SPEC.model_copy(update={"lengths": None, "trace": TraceSpec(file="t.jsonl")})
+        work = build_workload(spec, max_model_len=4096, seed=0, base_dir=tmp_path)
+        modelled = ModelledLoad.of(work, spec, 1.0, 16)
+        assert len(modelled.at_rate[1].prefix_blocks) == (120 if extra else 0)
+        found.append(tokens_per_s(predicted(modelled, config()).measurement))
+    unique, shared = found
+    assert shared > 2 * unique
