@@ -244,6 +244,33 @@ def doctor(
 
 
 @app.command()
+def selftest(
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="Load processes that studies of this host use; by default one, and more where a "
+            "load needs them.",
+        ),
+    ] = None,
+    output: Output = OutputFormat.TABLE,
+    state_dir: StateDir = None,
+) -> None:
+    """Find out how much load this host's load generator can be trusted with; takes a minute.
+
+    A server of known schedule is loaded ever more until what the generator says of it is wrong. The
+    result is kept for this host: studies choose the number of load processes by it, warn beyond
+    what was right, and do not score what was measured beyond what was wrong.
+    """
+    from tuner.cli.selftesting import run
+    from tuner.settings import load_settings
+
+    raise typer.Exit(run(load_settings(state_dir=state_dir), processes, output))
+
+
+@app.command()
 def diagnose(
     log: Annotated[
         str | None, typer.Argument(help="An engine's log; - reads standard input.")

@@ -65,6 +65,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         ("vllm", lambda: _vllm(settings)),
         ("orphaned engines", _orphans),
         ("gpu", _gpu),
+        ("load generator", lambda: _load_generator(settings)),
     )
     for name, probe in probes:
         try:
@@ -193,6 +194,26 @@ def _gpu() -> Check:
     if not devices:
         return Check("gpu", Verdict.WARNING, "no NVIDIA device", "the embedded engine needs none")
     return Check("gpu", Verdict.OK, ", ".join(devices))
+
+
+def _load_generator(settings: Settings) -> Check:
+    from tuner.loadgen.instrument_capacity import Host, read_capacity
+    from tuner.worker.locations import resolve_locations
+
+    capacity = read_capacity(resolve_locations(settings).state_dir, Host.this())
+    trusted = None if capacity is None else capacity.of(capacity.load_processes)
+    if capacity is None or trusted is None:
+        found = (
+            "not tested on this host: `servetune selftest` says what load it can be trusted with"
+        )
+        return Check("load generator", Verdict.OK, found)
+    found = (
+        f"good up to {trusted.tokens_per_s:,.0f} tokens/s and {trusted.requests_per_s:,.0f} "
+        f"requests/s by {trusted.processes} process(es), tested {capacity.taken_at}"
+    )
+    if trusted.tokens_per_s > 0:
+        return Check("load generator", Verdict.OK, found)
+    return Check("load generator", Verdict.WARNING, found, "run it again on a quieter host")
 
 
 def show(settings: Settings, output: OutputFormat) -> int:

@@ -42,11 +42,13 @@ def instrument(
     truth: TruthCheck | None = None,
     cache_reset: bool | None = None,
     limits: InstrumentLimits = LIMITS,
+    beyond: Sequence[str] = (),
 ) -> Instrument:
     """Judge the instrument over all segments of a measurement, each with the engine's report.
 
     `ttft_p95_ms` is what was measured, `slo_ttft_ms` what the user asked for, if anything, `truth`
-    what an embedded engine knows of the latency segment.
+    what an embedded engine knows of the latency segment. `beyond` says where the load was one at
+    which this host's instrument was found wrong.
     """
     facts = _facts(segments, engine_windows, time_scale)
     reasons = (
@@ -60,6 +62,7 @@ def instrument(
         *rules.step_reasons(facts, time_scale, limits),
         *rules.coalescing_reasons(facts, time_scale, limits),
         *rules.in_flight_reasons(facts, limits),
+        *beyond,
     )
     return Instrument(
         valid=not reasons,

@@ -12,6 +12,7 @@ from tuner.engine.http_probe import Probe
 from tuner.engine.launcher import RunningEngine
 from tuner.errors import EngineHungError, LoadGeneratorError
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
+from tuner.loadgen.instrument_capacity import InstrumentCapacity
 from tuner.loadgen.load_process import run_load
 from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, Segment
@@ -45,6 +46,7 @@ from tuner.study.calibration_load import (
     staircase,
 )
 from tuner.study.early_abort import CutShortError
+from tuner.study.engine_launch import time_scale
 from tuner.study.engine_truth import read_truth
 from tuner.study.executor import AttemptRequest
 from tuner.study.load_progress import MEASUREMENT, SERIES_FILE, ProgressSink, progress_sink
@@ -103,9 +105,15 @@ class LoadSession:
     """The real `tuner.study.attempt.LoadStation`: generator and scraper as they are."""
 
     def __init__(
-        self, clock: Clock, limits: InstrumentLimits = LIMITS, gpus_of: GpusOf = no_gpus
+        self,
+        clock: Clock,
+        limits: InstrumentLimits = LIMITS,
+        gpus_of: GpusOf = no_gpus,
+        capacity: InstrumentCapacity | None = None,
     ) -> None:
+        """`capacity` is what a selftest found of this host's load generator, if there was one."""
         self._clock = clock
+        self._capacity = capacity
         self._limits = limits
         self._gpus_of = gpus_of
 
@@ -116,6 +124,7 @@ class LoadSession:
         directory: Path,
         hooks: LoadHooks,
         on_progress: ProgressSink,
+        processes: int = 1,
     ) -> Loaded:
         """Run a plan on the engine; the only place which takes time, so tests may replace it."""
         period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
@@ -129,6 +138,7 @@ class LoadSession:
                     cancellation=hooks.cancellation,
                     on_progress=lambda progress: on_progress(progress, scraper.latest()),
                     engine_alive=hooks.engine_alive,
+                    processes=processes,
                 )
             except CutShortError as cut:
                 now_s = self._clock.monotonic()
@@ -222,8 +232,9 @@ class LoadSession:
         workload = workload_of(request)
         segments = measurement_segments(request, workload, calibration)
         watch = abort_watch(request, segments, self._limits)
-        loaded = self._run(request, engine, MEASUREMENT, segments, hooks, watch)
-        measurement = summarise(request, workload, facts, loaded, self._limits)
+        expected = expected_tokens_per_s(workload, calibration, time_scale(request.engine))
+        loaded = self._run(request, engine, MEASUREMENT, segments, hooks, watch, expected)
+        measurement = summarise(request, workload, facts, loaded, self._limits, self._capacity)
         if not request.find_max_rate or not measurement.instrument.valid:
             return measurement
         found = self._max_rate(request, engine, workload, calibration, hooks)
@@ -276,8 +287,11 @@ class LoadSession:
         segments: tuple[Segment, ...],
         hooks: LoadHooks,
         watch: Callable[[LoadProgress], None] = lambda progress: None,
+        expected_tokens_per_s: float | None = None,
     ) -> Loaded:
         """Run segments; `watch` hears of their progress too, and may raise to end them."""
+        capacity = self._capacity
+        processes = 1 if capacity is None else capacity.processes_for(expected_tokens_per_s)
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
@@ -288,11 +302,20 @@ class LoadSession:
             watch(progress)
 
         with GpuSampler(self._gpus_of(request), self._clock) as sampler:
-            loaded = self.apply(plan, engine, directory, hooks, on_progress)
+            loaded = self.apply(plan, engine, directory, hooks, on_progress, processes)
         loaded = replace(loaded, series=loaded.series.merged(sampler.series()))
         loaded.series.save(directory / SERIES_FILE)
         _require_whole(loaded.result, plan, purpose)
         return loaded
+
+
+def expected_tokens_per_s(
+    workload: Workload, calibration: LoadCalibration, time_scale: float
+) -> float | None:
+    """Output tokens a second of wall time of the baseline in saturation; None while not known."""
+    if calibration.capacity_per_s is None:
+        return None
+    return calibration.capacity_per_s * float(workload.output_tokens.mean()) * time_scale
 
 
 def _require_whole(result: LoadResult, plan: LoadPlan, purpose: str) -> None:

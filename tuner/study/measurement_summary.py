@@ -5,6 +5,7 @@ from __future__ import annotations
 from objectives.measurement import CapacitySegment, EngineFacts, Measurement
 from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
+from tuner.loadgen.instrument_capacity import InstrumentCapacity, judge_load
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.prompt_classes import prompt_edges
 from tuner.loadgen.summary import capacity_segment, instrument, latency_segment
@@ -22,9 +23,11 @@ def summarise(
     facts: EngineFacts,
     loaded: Loaded,
     limits: InstrumentLimits = LIMITS,
+    instrument_capacity: InstrumentCapacity | None = None,
 ) -> Measurement:
     """Records and metrics of both segments as one measurement."""
     result = loaded.result
+    verdict = judge_load(instrument_capacity, result.segments, result.time_scale)
     first, second = result.segments
     windows = engine_windows(result, loaded.series)
     slo = request.slo
@@ -49,13 +52,14 @@ def summarise(
             truth=_truth_check(request, first, loaded.truth),
             cache_reset=loaded.cache_reset,
             limits=limits,
+            beyond=verdict.reasons,
         ),
         engine=facts,
         workload_digest=workload.digest,
         workload_seed=request.workload_seed,
         simulated=request.engine.kind == "simulated",
         time_scale=result.time_scale,
-        notes=steadiness_notes(capacity),
+        notes=(*steadiness_notes(capacity), *verdict.notes),
     )
 
 

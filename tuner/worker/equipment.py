@@ -19,6 +19,7 @@ from tuner.engine.port import free_port
 from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.readiness import LOG_BYTES, NotReady, Ready, wait_until_ready
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
+from tuner.loadgen.instrument_capacity import Host, read_capacity
 from tuner.study.attempt import Equipment
 from tuner.study.checkpoints import Checkpoint
 from tuner.study.executor import AttemptRequest, Executor
@@ -41,7 +42,7 @@ def local_executor(
             containers=DockerLauncher(owner_id(locations.state_dir), clock),
             endpoints=AttachedLauncher(clock),
         ),
-        load=LoadSession(clock, limits, gpus_of),
+        load=LoadSession(clock, limits, gpus_of, read_capacity(locations.state_dir, Host.this())),
         clock=clock,
         wait_until_ready=_wait,
         diagnose=_diagnose,
