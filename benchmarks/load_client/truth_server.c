@@ -51,7 +51,7 @@ struct samples {
 static struct connection connections[MOST_CONNECTIONS];
 static struct queue first_tokens, next_tokens;
 static struct samples ttft, itl, late;
-static ns_t ttft_ns, itl_ns;
+static ns_t ttft_ns, itl_ns, first_write, last_write;
 static int poller;
 
 static ns_t clock_ns(clockid_t clock)
@@ -150,7 +150,9 @@ static void emit_token(struct connection *c)
         add(&itl, before - c->last_write);
     else
         add(&ttft, before - c->due + ttft_ns);
-    c->last_write = before;
+    c->last_write = last_write = before;
+    if (!first_write)
+        first_write = before;
     if (last) {
         c->busy = 0;
     } else {
@@ -187,7 +189,9 @@ static void answer_truth(struct connection *c)
     getrusage(RUSAGE_SELF, &used);
     double cpu_s = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                    (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    int length = sprintf(body, "{\"cpu_s\": %.3f, ", cpu_s);
+    int length = sprintf(body, "{\"cpu_s\": %.3f, \"first_unix_s\": %.6f, \"last_unix_s\": %.6f, ",
+                         cpu_s, (double)first_write / 1e9, (double)last_write / 1e9);
+    first_write = 0;
     length += describe(body + length, "ttft", &ttft);
     length += sprintf(body + length, ", ");
     length += describe(body + length, "itl", &itl);

@@ -194,6 +194,55 @@ class LoadClientContract(ABC):
         assert done.stream.frame_s[0] - done.stream.sent_s >= 0.05
         assert len(done.stream.frame_s) == 3
 
+    @pytest.mark.parametrize(
+        "thought",
+        [
+            {"reasoning": "a"},
+            {"reasoning_content": "a"},
+            {"tool_calls": [{"index": 0, "function": {"arguments": "a"}}]},
+        ],
+        ids=["reasoning", "reasoning_content", "tool_calls"],
+    )
+    def test_what_the_model_thinks_first_is_the_first_token(
+        self, thought: dict[str, object]
+    ) -> None:
+        def delta(content: dict[str, object], finish_reason: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": content, "finish_reason": finish_reason}
+            return chunked(event({"choices": [choice]}))
+
+        done = self.answer(
+            HEAD,
+            delta({"role": "assistant", "content": ""}),
+            Pause(0.05),
+            delta(thought),
+            Pause(0.05),
+            delta({"content": "b"}),
+            delta({"content": "c"}, "length"),
+            *ENDING,
+        )
+        assert done.outcome is Outcome.COMPLETED
+        assert len(done.stream.frame_s) == 3
+        assert done.stream.sent_s is not None
+        assert done.stream.frame_s[0] - done.stream.sent_s >= 0.05
+        assert done.stream.frame_s[1] - done.stream.sent_s >= 0.1
+
+    def test_headers_that_come_slowly_are_no_first_token(self) -> None:
+        done = self.answer(HEAD[:25], Pause(0.05), HEAD[25:], *map(chunked, tokens(3)), *ENDING)
+        assert done.outcome is Outcome.COMPLETED
+        assert done.stream.sent_s is not None
+        assert done.stream.frame_s[0] - done.stream.sent_s >= 0.05
+
+    def test_a_status_that_comes_at_once_is_no_first_token(self) -> None:
+        done = self.answer(HEAD, Pause(0.05), *map(chunked, tokens(3)), *ENDING)
+        assert done.stream.sent_s is not None
+        assert done.stream.frame_s[0] - done.stream.sent_s >= 0.05
+
+    def test_an_answer_may_end_without_a_usage_report(self) -> None:
+        done = self.answer(HEAD, *map(chunked, tokens(3)), chunked(DONE_EVENT), LAST_CHUNK)
+        assert done.outcome is Outcome.COMPLETED
+        assert done.stream.usage_tokens is None
+        assert done.stream.received_tokens == 3
+
     def test_an_empty_first_chunk_is_not_the_first_token(self) -> None:
         empty = token_event("", total=0)
         done = self.answer(HEAD, chunked(empty), Pause(0.05), *map(chunked, tokens(3)), *ENDING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -105,6 +106,7 @@ class ScriptedServer:
 
     script: Script
     port: int = 0
+    scheme: str = "http"
     requests: list[dict[str, Any]] = field(default_factory=list)
     heads: list[bytes] = field(default_factory=list)
     connections: int = 0
@@ -116,7 +118,7 @@ class ScriptedServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -176,10 +178,12 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[bytes, dict[str, 
 
 
 @asynccontextmanager
-async def scripted_server(script: Script) -> AsyncIterator[ScriptedServer]:
+async def scripted_server(
+    script: Script, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[ScriptedServer]:
     """A server on the running loop."""
-    scripted = ScriptedServer(script)
-    server = await asyncio.start_server(scripted.handle, "127.0.0.1", 0)
+    scripted = ScriptedServer(script, scheme="http" if tls is None else "https")
+    server = await asyncio.start_server(scripted.handle, "127.0.0.1", 0, ssl=tls)
     scripted.port = server.sockets[0].getsockname()[1]
     try:
         yield scripted
@@ -188,14 +192,14 @@ async def scripted_server(script: Script) -> AsyncIterator[ScriptedServer]:
 
 
 @contextmanager
-def threaded_server(script: Script) -> Iterator[ScriptedServer]:
+def threaded_server(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedServer]:
     """A server on a loop of its own thread, for clients in other processes."""
     started: list[ScriptedServer] = []
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with scripted_server(script) as server:
+        async with scripted_server(script, tls) as server:
             started.append(server)
             ready.set()
             await stop.wait()
