@@ -41,13 +41,13 @@ class ServeTuneClient:
     transport: TransportKind
     precedence: bool = False
 
-    def run(self, url: str, kind: str, amount: float) -> Seen:
+    def run(self, url: str, kind: str, amount: float, *, realtime: bool = False) -> Seen:
         """One load, pinned to the client's core."""
         segment = streams(round(amount)) if kind == "streams" else arrivals(amount)
-        result, memory_mb = self._measured(url, segment)
+        result, memory_mb = self._measured(url, segment, realtime)
         return seen_by(result, memory_mb)
 
-    def _measured(self, url: str, segment: Segment) -> tuple[SegmentResult, float]:
+    def _measured(self, url: str, segment: Segment, realtime: bool) -> tuple[SegmentResult, float]:
         plan = LoadPlan(url, "truth", (segment,), 32_000, 1, 1.0, 60.0, self.transport)
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
@@ -59,7 +59,7 @@ class ServeTuneClient:
                 stdout=subprocess.DEVNULL,
                 # Only who leads a session of its own may raise its priority.
                 start_new_session=self.precedence,
-                preexec_fn=placement(CLIENT_CPU, False),
+                preexec_fn=placement(CLIENT_CPU, realtime),
             )
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -121,14 +121,14 @@ class VllmClient:
         )
         return path
 
-    def run(self, url: str, kind: str, amount: float) -> Seen:
+    def run(self, url: str, kind: str, amount: float, *, realtime: bool = False) -> Seen:
         """One load, pinned to the client's core."""
         command = [str(self.environment / "bin" / "python"), str(DRIVER), str(self.function_file)]
         done = subprocess.run(
             [*command, url, kind, str(amount), str(WARMUP_S), str(WINDOW_S)],
             stdout=subprocess.PIPE,
             check=True,
-            preexec_fn=placement(CLIENT_CPU, False),
+            preexec_fn=placement(CLIENT_CPU, realtime),
             timeout=120,
         )
         document = json.loads(done.stdout)

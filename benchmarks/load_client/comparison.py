@@ -3,9 +3,11 @@
     python -m benchmarks.load_client.comparison VLLM_ENV [--json FILE] [--short]
 
 VLLM_ENV is an environment with vLLM (`scripts/setup-vllm` makes `.venv-vllm`). A compiled server of
-known schedule runs on core 0, each client on core 1, all at ordinary priority; ratios are of one
-run. Parts: ever more streams of tokens, ever more short requests, and one busy loop on the
-client's core. Needs two quiet cores for some two and a half minutes.
+known schedule runs on core 0, each client on core 1; ratios are of one run. Parts: ever more
+streams of tokens, ever more short requests, and one busy loop on the client's core. The first two
+run server and client with real-time priority, which keeps other processes of the machine out of
+both (needs privilege; `--ordinary` does without), the last at ordinary priority. Needs two quiet
+cores for some two and a half minutes.
 """
 
 from __future__ import annotations
@@ -42,24 +44,26 @@ class Client(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self, url: str, kind: str, amount: float) -> Seen: ...
+    def run(self, url: str, kind: str, amount: float, *, realtime: bool = False) -> Seen: ...
 
 
-def measure(client: Client, kind: str, amount: float, *, loops: int = 0) -> Compared:
+def measure(
+    client: Client, kind: str, amount: float, *, loops: int = 0, realtime: bool = False
+) -> Compared:
     """One client at one load."""
     ttft_ms = TTFT_MS if kind == "streams" else SHORT_TTFT_MS
     with (
-        truth_server(ttft_ms, ITL_MS, cpu=0) as server,
+        truth_server(ttft_ms, ITL_MS, cpu=0, realtime=realtime) as server,
         busy_loops(loops, cpu=CLIENT_CPU),
     ):
-        seen = client.run(server.url, kind, amount)
+        seen = client.run(server.url, kind, amount, realtime=realtime)
         return compared(client.name, kind, amount, loops, seen, server.account())
 
 
 def loads(vllm: Client, *, short: bool) -> Iterator[tuple[Client, str, float, int]]:
     """Everything that is run, in order."""
     plans: tuple[tuple[Client, str, Sequence[float]], ...] = (
-        (vllm, "streams", (50, 100, 200, 300, 400, 600)),
+        (vllm, "streams", (50, 100, 200, 300, 400, 500, 600)),
         (AIOHTTP, "streams", (200, 400, 800)),
         (SOCKET, "streams", (100, 200, 400, 600, 800, 1200, 1600)),
         (vllm, "requests", (50, 100, 200, 400, 800)),
@@ -91,12 +95,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("vllm", type=Path)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--ordinary", action="store_true", help="no real-time priority")
     parser.add_argument("--short", action="store_true", help="one load of each kind, to try it")
     arguments = parser.parse_args()
     points: list[Compared] = []
     print(HEADING)
     for client, kind, amount, loops in loads(VllmClient(arguments.vllm), short=arguments.short):
-        points.append(measure(client, kind, amount, loops=loops))
+        realtime = loops == 0 and not arguments.ordinary
+        points.append(measure(client, kind, amount, loops=loops, realtime=realtime))
         print(row(points[-1]) + (f"  {loops} busy loop" if loops else ""), flush=True)
     print("\n".join(summary(points)))
     if arguments.json:

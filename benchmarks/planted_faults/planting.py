@@ -170,13 +170,14 @@ class _Session(LoadSession):
         directory: Path,
         hooks: LoadHooks,
         on_progress: ProgressSink,
+        processes: int = 1,
     ) -> Loaded:
         if self._plant.load_twice:
             before = directory / "before"
             before.mkdir()
             super().apply(plan, engine, before, hooks, lambda progress, scrape: None)
         with self._plant.around(plan, engine):
-            return super().apply(plan, engine, directory, hooks, on_progress)
+            return super().apply(plan, engine, directory, hooks, on_progress, processes)
 
 
 def _generators() -> list[int]:

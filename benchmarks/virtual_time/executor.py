@@ -53,6 +53,7 @@ class VirtualLoad(LoadSession):
         directory: Path,
         hooks: LoadHooks,
         on_progress: Callable[[LoadProgress], None],
+        processes: int = 1,
     ) -> Loaded:
         """See `LoadSession.apply`."""
         hooks.cancellation.raise_if_requested()

@@ -570,3 +570,19 @@ class TestSocketsOnUvloop(LoadClientContract):
 
     def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
         return SocketTransport(url, api_key)
+
+
+class TestSocketsReadTogetherOnAsyncio(LoadClientContract):
+    def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(scenario)
+
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url, api_key, gather=True)
+
+
+class TestSocketsReadTogetherOnUvloop(LoadClientContract):
+    def drive(self, scenario: Coroutine[Any, Any, None]) -> None:
+        uvloop.run(scenario)
+
+    def open(self, url: str, api_key: str | None = None) -> AbstractAsyncContextManager[Transport]:
+        return SocketTransport(url, api_key, gather=True)

@@ -155,6 +155,10 @@ def open_socket(url: str) -> AbstractAsyncContextManager[Transport]:
     return SocketTransport(url)
 
 
+def open_gathering_socket(url: str) -> AbstractAsyncContextManager[Transport]:
+    return SocketTransport(url, gather=True)
+
+
 async def recorded(transport: AbstractAsyncContextManager[Transport]) -> Records:
     """Two requests, one after the other: the second shows what the first left behind."""
     log = RequestLog([PlannedRequest(row, 1, ASKED, row, 0.0) for row in range(2)])
@@ -180,9 +184,10 @@ async def _outcome(transport: Transport, stream: ResponseStream) -> tuple[Outcom
 def test_all_transports_leave_the_same_records(name: str) -> None:
     async def both() -> list[Records]:
         async with scripted_server(lambda _: TRAPS[name]) as server:
-            return [await recorded(each(server.url)) for each in (open_aiohttp, open_socket)]
+            ways = (open_aiohttp, open_socket, open_gathering_socket)
+            return [await recorded(each(server.url)) for each in ways]
 
-    one, other = uvloop.run(both())
+    one, other, third = uvloop.run(both())
     for column in (
         "outcome",
         "http_status",
@@ -192,7 +197,8 @@ def test_all_transports_leave_the_same_records(name: str) -> None:
         "frame_tokens",
     ):
         assert getattr(one, column).tolist() == getattr(other, column).tolist(), column
-    for records in (one, other):
+        assert getattr(one, column).tolist() == getattr(third, column).tolist(), column
+    for records in (one, other, third):
         assert records.sent.all()
         assert records.outcome[0] == records.outcome[1]
         assert (records.frame_s >= records.sent_s[records.frame_request]).all()

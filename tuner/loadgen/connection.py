@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 from httptools import HttpParserError, HttpResponseParser
 
+from tuner.loadgen.readiness import Readiness
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stamped_reader import StampedReader
@@ -29,11 +30,13 @@ class Connection:
         sock: socket.socket,
         reader: StampedReader,
         on_free: Callable[[Connection], None],
+        readiness: Readiness,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self._reader = reader
         self._on_free = on_free
+        self._readiness = readiness
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._stream: ResponseStream | None = None
         self._answer: asyncio.Future[None] | None = None
@@ -41,7 +44,7 @@ class Connection:
         self._stamp_s = 0.0
         self._expect_answer()
         self.free_since_s = time.monotonic()
-        self._loop.add_reader(sock.fileno(), self._readable)
+        readiness.watch(sock.fileno(), self._readable)
 
     def _expect_answer(self) -> None:
         self._status = 0
@@ -77,7 +80,7 @@ class Connection:
         if self.closed:
             return
         self._parser = None
-        self._loop.remove_reader(self._socket.fileno())
+        self._readiness.forget(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
 

@@ -39,7 +39,9 @@ async def generate(
 ) -> None:
     """Run the plan's segments in order and save each when it has ended."""
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
-    async with open_transport(url, plan.transport, api_key) as transport:
+    # An engine faster than real time has its tokens that much closer together.
+    gather = plan.time_scale <= 1.0
+    async with open_transport(url, plan.transport, api_key, gather=gather) as transport:
         cache_salt = await accepts_cache_salt(transport, plan)
         bodies = RequestBodies(
             plan.model,

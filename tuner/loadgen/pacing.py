@@ -75,30 +75,34 @@ def _nothing(_: int) -> None:
     """What an idle pacer does."""
 
 
-class TimerDescriptorPacer(Pacer):
-    """Waits on a Linux timer descriptor, set to absolute times with nanoseconds."""
+class TimerDescriptor:
+    """A Linux timer descriptor on the running loop, set to absolute times with nanoseconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_expiry: Callable[[], None]) -> None:
         """Raises OSError where the system has no timer descriptors."""
-        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._on_expiry = on_expiry
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "timerfd_create"):
             raise OSError("the C library has no timer descriptors")
         self._descriptor = self._libc.timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC)
         if self._descriptor < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create failed")
-        self._loop.add_reader(self._descriptor, self._on_expiry)
+        self._loop.add_reader(self._descriptor, self._expired)
 
     def close(self) -> None:
+        """Free it; it does not expire any more."""
         self._loop.remove_reader(self._descriptor)
         os.close(self._descriptor)
 
-    def _arm(self, at_s: float) -> None:
+    def arm(self, at_s: float) -> None:
+        """Expire at this moment of `time.monotonic`, instead of what was set before."""
         seconds, fraction = divmod(at_s, 1.0)
         # A time of zero would disarm it.
         self._set(int(seconds), int(fraction * 1e9) or 1)
 
-    def _disarm(self) -> None:
+    def disarm(self) -> None:
+        """Do not expire."""
         self._set(0, 0)
 
     def _set(self, seconds: int, nanoseconds: int) -> None:
@@ -106,12 +110,30 @@ class TimerDescriptorPacer(Pacer):
         if self._libc.timerfd_settime(self._descriptor, TFD_TIMER_ABSTIME, setting, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime failed")
 
-    def _on_expiry(self) -> None:
+    def _expired(self) -> None:
         try:
             os.read(self._descriptor, 8)
         except BlockingIOError:  # set anew since it was seen to have expired
             return
-        self._catch_up()
+        self._on_expiry()
+
+
+class TimerDescriptorPacer(Pacer):
+    """Waits on a timer descriptor."""
+
+    def __init__(self) -> None:
+        """Raises OSError where the system has no timer descriptors."""
+        super().__init__()
+        self._timer = TimerDescriptor(self._catch_up)
+
+    def close(self) -> None:
+        self._timer.close()
+
+    def _arm(self, at_s: float) -> None:
+        self._timer.arm(at_s)
+
+    def _disarm(self) -> None:
+        self._timer.disarm()
 
 
 class LoopTimerPacer(Pacer):

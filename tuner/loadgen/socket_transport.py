@@ -9,6 +9,7 @@ import time
 from urllib.parse import urlsplit
 
 from tuner.loadgen.connection import Connection
+from tuner.loadgen.readiness import Readiness, readiness
 from tuner.loadgen.realtime_clock import RealtimeClock
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
@@ -26,8 +27,11 @@ class SocketTransport:
     Keeps connections open beforehand, so that a request is one system call away when it is due.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
-        """Raises ValueError for a URL that is not plain http."""
+    def __init__(self, url: str, api_key: str | None = None, *, gather: bool = False) -> None:
+        """With `gather`, sockets are read a little later and together; see `readiness`.
+
+        Raises ValueError for a URL that is not plain http.
+        """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
             raise ValueError(f"not a plain http URL: {url}")
@@ -40,6 +44,8 @@ class SocketTransport:
         ).encode("ascii")
         self._clock = RealtimeClock()
         self._reader = StampedReader(self._clock)
+        self._gather = gather
+        self._readiness: Readiness | None = None
         self._connections: set[Connection] = set()
         self._free: list[Connection] = []
         self._keep = 0
@@ -47,6 +53,7 @@ class SocketTransport:
         self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> SocketTransport:
+        self._readiness = readiness(self._gather)
         self._upkeep = asyncio.create_task(self._keep_up())
         return self
 
@@ -57,6 +64,8 @@ class SocketTransport:
                 await self._upkeep
         for connection in self._connections:
             connection.close()
+        if self._readiness is not None:
+            self._readiness.close()
 
     @property
     def clock(self) -> str:
@@ -122,7 +131,9 @@ class SocketTransport:
         except OSError as error:
             detail = f"{type(error).__name__}: {error}"
             raise StreamFault(detail, Outcome.CONNECT_FAILED) from error
-        connection = Connection(sock, self._reader, self._release)
+        if self._readiness is None:
+            raise RuntimeError("the transport was not entered")
+        connection = Connection(sock, self._reader, self._release, self._readiness)
         self._connections.add(connection)
         return connection
 
