@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from tuner.loadgen import readiness as module
 from tuner.loadgen.readiness import GatheredReadiness, LoopReadiness, readiness
 
 PATIENCE_S = 30.0
@@ -119,7 +119,7 @@ def test_without_epoll_the_loop_says_it(monkeypatch: pytest.MonkeyPatch) -> None
             made = readiness(gather)
             found.append(type(made))
             made.close()
-        monkeypatch.delattr(module.select, "epoll")
+        monkeypatch.delattr(select, "epoll")
         found.append(type(readiness(True)))
         return found
 
