@@ -30,6 +30,7 @@ from benchmarks.load_client.truth import placement, truth_server
 
 DURATION_S = 8
 PATIENCE_S = 150
+REVISION = "0" * 40
 INSTALL_PATIENCE_S = 1800
 
 
@@ -83,8 +84,14 @@ def guidellm_report(out: Path) -> Mapping[str, float | None]:
 
 
 def aiperf_command(env: Path, url: str, tokenizer: str, streams: int, out: Path) -> list[str]:
+    # It takes a tokenizer by its name on the hub only: OUT, its home, has a cache with that name.
+    cached = out / ".cache" / "huggingface" / "hub" / "models--local--tokenizer"
+    for folder in ("refs", "snapshots"):
+        (cached / folder).mkdir(parents=True)
+    (cached / "refs" / "main").write_text(REVISION, encoding="ascii")
+    (cached / "snapshots" / REVISION).symlink_to(tokenizer, target_is_directory=True)
     command = [str(env / "bin" / "aiperf"), "profile", "--model", "truth", "--url", url]
-    command += ["--endpoint-type", "completions", "--streaming", "--tokenizer", tokenizer]
+    command += ["--endpoint-type", "completions", "--streaming", "--tokenizer", "local/tokenizer"]
     command += ["--isl", "16", "--osl", str(TOKENS), "--concurrency", str(streams)]
     command += ["--benchmark-duration", str(DURATION_S), "--benchmark-grace-period", "3"]
     return [*command, "--workers-max", "1", "--ui", "none", "--output-artifact-dir", str(out)]

@@ -36,7 +36,9 @@ class SessionUsage:
         self._thread.join()
 
     def cpu_s(self, begin_unix_s: float, end_unix_s: float) -> float:
-        """Processor seconds between two moments, interpolated between samples."""
+        """Processor seconds between two moments, interpolated between samples; 0 without any."""
+        if not self._unix_s:
+            return 0.0
         at_s = np.interp([begin_unix_s, end_unix_s], self._unix_s, self._cpu_s)
         return float(at_s[1] - at_s[0])
 
