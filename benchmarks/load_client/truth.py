@@ -70,13 +70,17 @@ def placement(cpu: int | None, realtime: bool) -> Callable[[], None]:
     return place
 
 
+BUSY = "import time; end_s = time.monotonic() + 600\nwhile time.monotonic() < end_s: pass"
+"""Ends by itself: a benchmark that is killed must not leave a processor occupied for ever."""
+
+
 @contextmanager
 def busy_loops(count: int, *, cpu: int | None = None) -> Iterator[None]:
     """That many processes which do nothing but compute, on one processor when `cpu` is given."""
     with ExitStack() as stack:
         for _ in range(count):
             process = subprocess.Popen(
-                [sys.executable, "-c", "while True: pass"],
+                [sys.executable, "-c", BUSY],
                 preexec_fn=placement(cpu, False),
                 start_new_session=True,
             )
