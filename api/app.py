@@ -36,6 +36,7 @@ from api.security.rate_limit import RateLimit
 from api.security.unexpected import Unexpected
 from api.services import Services
 from api.settings import ApiSettings
+from api.study_answers import StudyAnswers
 from tuner.domain.clock import Clock, SystemClock
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.database import open_database
@@ -105,6 +106,7 @@ def _services(settings: ApiSettings, clock: Clock) -> Services:
         feed=feed,
         metrics=ApiMetrics(store, feed, PREFIX),
         failures=RateLimit(settings.limits.failures_per_minute),
+        answers=StudyAnswers(),
         forecasting=BoundedSemaphore(FORECASTS_AT_ONCE),
         schema_seen=Event(),
     )

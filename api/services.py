@@ -15,6 +15,7 @@ from api.metrics import ApiMetrics
 from api.problem import RETRY_AFTER_S, ApiError
 from api.security.rate_limit import RateLimit
 from api.settings import ApiSettings
+from api.study_answers import StudyAnswers
 from tuner.domain.clock import Clock
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.unit_of_work import Store
@@ -35,6 +36,7 @@ class Services:
     feed: EventFeed
     metrics: ApiMetrics
     failures: RateLimit
+    answers: StudyAnswers
     forecasting: BoundedSemaphore
     schema_seen: Event
 

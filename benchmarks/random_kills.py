@@ -3,6 +3,7 @@
 python -m benchmarks.random_kills                        # 200 kills, workers, sleeping engines
 python -m benchmarks.random_kills --process tune
 python -m benchmarks.random_kills --engine real --kills 20
+python -m benchmarks.random_kills --process api --kills 40   # while studies are created
 
 Without --kills and --engine the result is written to benchmarks/results/random_kills.json; --output
 names another file.
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from tests.support.api_kills import kill_while_creating
 from tests.support.random_kills import Killed, kill_at_random
 from tuner.store.schema import upgrade
 from tuner.store.url import DatabaseUrl
@@ -34,9 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", choices=sorted(LONGEST_S), default="fake")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--process", choices=("tune", "worker"), default="worker")
+    parser.add_argument("--process", choices=("tune", "worker", "api"), default="worker")
     options = parser.parse_args(arguments)
     begun_s = time.monotonic()
+    if options.process == "api":
+        return _kill_the_api(options)
     with tempfile.TemporaryDirectory() as root:
         numbers = count()
 
@@ -66,6 +70,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"anything was measured: nothing lost, nothing measured or told twice, no engine left "
         f"({duration_s:.0f} s)"
     )
+    return 0
+
+
+def _kill_the_api(options: argparse.Namespace) -> int:
+    """The service instead of a driver: while a caller creates studies, each with a key."""
+    with tempfile.TemporaryDirectory() as root:
+        done = kill_while_creating(Path(root), kills=options.kills, seed=options.seed)
+    found = {
+        "seed": options.seed,
+        "kills": done.kills,
+        "studies_created": len(done.answered),
+        "requests_sent_again": done.sent_again,
+        "lost": 0,
+        "made_twice": 0,
+    }
+    print(json.dumps(found, indent=2))
+    if options.output is not None:
+        options.output.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 
 

@@ -20,9 +20,13 @@ def dominates(left: Vector, right: Vector, directions: Sequence[Direction]) -> b
 def front(points: Sequence[Vector], directions: Sequence[Direction]) -> tuple[int, ...]:
     """Indices of the non-dominated points, ascending; equal points are all on the front."""
     gains = {i: g for i, p in enumerate(points) if (g := _gains(p, directions)) is not None}
-    return tuple(
-        i for i, own in gains.items() if not any(_dominates(other, own) for other in gains.values())
-    )
+    # In falling order nothing is dominated by what follows it, and what dominates it, if anything
+    # does, is on the front or dominated by something there.
+    found: list[int] = []
+    for i in sorted(gains, key=lambda i: gains[i], reverse=True):
+        if not any(_dominates(gains[other], gains[i]) for other in found):
+            found.append(i)
+    return tuple(sorted(found))
 
 
 def hypervolume(

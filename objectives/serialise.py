@@ -5,6 +5,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 
 from objectives.measurement import Measurement
 
@@ -74,7 +75,7 @@ def _decode(value: object, wanted: object, where: str) -> object:
 def _decode_fields(value: object, wanted: type, where: str) -> object:
     if not isinstance(value, Mapping):
         raise ValueError(f"{where}: an object is expected, not {value!r}")
-    types_by_name = typing.get_type_hints(wanted)
+    types_by_name = _types_of(wanted)
     if unknown := set(value) - set(types_by_name):
         raise ValueError(f"{where}: unknown {', '.join(sorted(map(str, unknown)))}")
     try:
@@ -87,6 +88,12 @@ def _decode_fields(value: object, wanted: type, where: str) -> object:
         )
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+@cache
+def _types_of(wanted: type) -> Mapping[str, object]:
+    """The fields' types; reading them anew takes longer than everything else of a decoding."""
+    return typing.get_type_hints(wanted)
 
 
 def _decode_scalar(value: object, wanted: object, where: str) -> object:

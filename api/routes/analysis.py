@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from api.problem import ApiError, problems
@@ -14,18 +15,17 @@ from api.services import Injected, computing
 from api.study_history import history_of
 from api.study_reference import FoundStudy
 from tuner.domain.document_rules import StudyContext, semantic_faults
-from tuner.domain.states import TrialState
 from tuner.domain.study_spec import ObjectiveSpec
 from tuner.search.importance import FEWEST_TRIALS, ScoredPoint, parameter_importance
-from tuner.store.records import TrialRecord
+from tuner.store.records import JsonObject
 from tuner.study.engine_launch import time_scale
-from tuner.study.front_view import axes_of, front_view
+from tuner.study.front_view import FrontView, axes_of, front_view
 from tuner.study.quantities import COST, DEFAULT_AXES, Reading, cost, stored_readings
 from tuner.study.rescoring import rescored
 from tuner.study.scoring import slo_of
 from tuner.study.slo_reading import SloReading
 from tuner.study.stored_study import stored_spec
-from tuner.study.study_view import best_trial, trial_line
+from tuner.study.study_view import trial_line
 from tuner.study.target import gpu_count
 from tuner.study.trajectory import trajectory
 from tuner.study.trial_score import score_value
@@ -70,14 +70,21 @@ def show_front(
     axes: Annotated[
         str, Query(max_length=200, description="Two to four quantities, separated by commas.")
     ] = ",".join(DEFAULT_AXES),
-) -> dict[str, object]:
+) -> Response:
     """The front of a study in any of its quantities."""
     chosen = axes_of([name.strip() for name in axes.split(",")])
-    count = gpu_count(stored_spec(study))
-    with services.store.reading() as work:
-        trials = work.trials.all(study.id, states=[TrialState.COMPLETE])
-    measured = {trial.number: _quantities(trial, count) for trial in trials}
-    view = front_view(measured, chosen)
+
+    def front() -> object:
+        count = gpu_count(stored_spec(study))
+        with services.store.reading() as work:
+            summaries = work.standings.summaries(study.id)
+        measured = {number: _quantities(summary, count) for number, summary in summaries.items()}
+        return _front(front_view(measured, chosen))
+
+    return services.answers.json(study, f"pareto {[axis.name for axis in chosen]}", front)
+
+
+def _front(view: FrontView) -> dict[str, object]:
     return {
         "axes": [
             {"name": a.name, "label": a.label, "unit": a.unit, "direction": a.direction.value}
@@ -94,8 +101,8 @@ def show_front(
     }
 
 
-def _quantities(trial: TrialRecord, gpus: int) -> dict[str, Reading | None]:
-    found = stored_readings(trial.summary)
+def _quantities(summary: JsonObject | None, gpus: int) -> dict[str, Reading | None]:
+    found = stored_readings(summary)
     return {**found, COST: cost(found.get("output_tokens_per_s"), gpus)}
 
 
@@ -123,15 +130,20 @@ class Live(BaseModel):
     response_model=Trajectory,
     responses=problems(404),
 )
-def show_trajectory(study: FoundStudy, services: Injected, principal: Reader) -> dict[str, object]:
+def show_trajectory(study: FoundStudy, services: Injected, principal: Reader) -> Response:
     """How the best score grew with the GPU minutes spent."""
-    spec = stored_spec(study)
-    with services.store.reading() as work:
-        trials, attempts = work.trials.all(study.id), work.attempts.of_study(study.id)
-    points = trajectory(
-        trials, attempts, gpu_count=gpu_count(spec), time_scale=time_scale(spec.engine)
-    )
-    return {"points": [point.to_dict() for point in points]}
+
+    def points() -> object:
+        spec = stored_spec(study)
+        with services.store.reading() as work:
+            trials = work.standings.trials([study.id])[study.id]
+            attempts = work.standings.attempts([study.id])[study.id]
+        found = trajectory(
+            trials, attempts, gpu_count=gpu_count(spec), time_scale=time_scale(spec.engine)
+        )
+        return {"points": [point.to_dict() for point in found]}
+
+    return services.answers.json(study, "trajectory", points)
 
 
 @router.get("/live", operation_id="showLive", response_model=Live, responses=problems(404))
@@ -151,7 +163,8 @@ def show_live(study: FoundStudy, services: Injected, principal: Reader) -> dict[
 def show_best(study: FoundStudy, services: Injected, principal: Reader) -> dict[str, object]:
     """The best complete trial so far."""
     with services.store.reading() as work:
-        best = best_trial(work.trials.all(study.id))
+        current = work.studies.get(study.id)
+        best = services.answers.standings(work, [current])[study.id].best
     return {"trial": None if best is None else trial_line(best)}
 
 
@@ -161,19 +174,23 @@ def show_best(study: FoundStudy, services: Injected, principal: Reader) -> dict[
     response_model=ImportanceView,
     responses=problems(404),
 )
-def show_importance(study: FoundStudy, services: Injected, principal: Reader) -> dict[str, object]:
+def show_importance(study: FoundStudy, services: Injected, principal: Reader) -> Response:
     """How much each searched parameter decided (PED-ANOVA over what was really measured)."""
-    with services.store.reading() as work:
-        trials = work.trials.all(study.id)
-    points = [
-        ScoredPoint(_coordinates(trial.coordinates), value)
-        for trial in trials
-        if trial.coordinates and (value := score_value(trial.score)) is not None
-    ]
-    with computing(services):
-        found = parameter_importance(points)
-    shares = None if found is None else dict(found.shares)
-    return {"shares": shares, "trials": len(points), "needed": FEWEST_TRIALS}
+
+    def shares() -> object:
+        with services.store.reading() as work:
+            scored = work.standings.coordinates(study.id)
+        points = [
+            ScoredPoint(_coordinates(coordinates), value)
+            for coordinates, score in scored
+            if coordinates and (value := score_value(score)) is not None
+        ]
+        with computing(services):
+            found = parameter_importance(points)
+        told = None if found is None else dict(found.shares)
+        return {"shares": told, "trials": len(points), "needed": FEWEST_TRIALS}
+
+    return services.answers.json(study, "importance", shares)
 
 
 def _coordinates(stored: Mapping[str, object]) -> dict[str, float | bool]:

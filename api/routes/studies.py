@@ -20,6 +20,7 @@ from tuner.domain.document import study_digest
 from tuner.domain.http_document import http_form
 from tuner.domain.states import StudyOrigin, StudyState
 from tuner.domain.study_spec import StudySpec
+from tuner.domain.well_formed import well_formed
 from tuner.export.forms import render
 from tuner.store.records import StudyRecord
 from tuner.store.unit_of_work import Work
@@ -27,7 +28,7 @@ from tuner.study.admission import require_tunable
 from tuner.study.deletion import delete_study as delete_study_of
 from tuner.study.report import study_report
 from tuner.study.stored_study import default_name, recommended_command
-from tuner.study.study_view import study_line, study_view
+from tuner.study.study_view import study_line, study_overview, study_view
 
 router = APIRouter(prefix="/studies", tags=["studies"])
 
@@ -53,12 +54,6 @@ class StudyLine(BaseModel):
     ended_at: str | None
 
 
-class StudyPage(Page):
-    """Some of the studies, newest first."""
-
-    items: list[StudyLine]
-
-
 class Progress(BaseModel):
     """What is done, used and left; null where it is not known, what is left is a forecast."""
 
@@ -72,6 +67,36 @@ class Progress(BaseModel):
     gpu_minutes_limit: float | None
     gpu_minutes_left: float | None
     deadline: str | None
+
+
+class ConfirmedGain(BaseModel):
+    """What confirmation found between recommendation and baseline, as ln of the improvement."""
+
+    score_mean: float
+    score_low: float | None
+    score_high: float | None
+    rounds: int
+    level: float
+
+
+class StudyOverview(StudyLine):
+    """One study in a list, with what it has spent and found."""
+
+    progress: Progress
+    best_trial: int | None = Field(description="The best complete trial; 0 is the baseline.")
+    best_score: float | None = Field(
+        description="ln of its improvement over the baseline, measured once.", examples=[0.182]
+    )
+    verdict: str | None = Field(
+        description="better, better_but_fragile, keep_baseline or no_feasible; null before."
+    )
+    confirmed: ConfirmedGain | None = Field(description="Null where nothing was confirmed.")
+
+
+class StudyPage(Page):
+    """Some of the studies, newest first."""
+
+    items: list[StudyOverview]
 
 
 class TrialBrief(BaseModel):
@@ -167,9 +192,13 @@ def list_studies(
     """Stored studies, newest first."""
     after = decode_number(cursor)
     with services.store.reading() as work:
-        found = work.studies.page(state, after, limit + 1)
-    items, following = page_of(found, limit, _id)
-    return {"items": [study_line(study) for study in items], "next_cursor": following}
+        items, following = page_of(work.studies.page(state, after, limit + 1), limit, _id)
+        found = services.answers.standings(work, items)
+    now = services.clock.now()
+    return {
+        "items": [study_overview(study, found[study.id], now) for study in items],
+        "next_cursor": following,
+    }
 
 
 def _id(study: StudyRecord) -> int:
@@ -183,9 +212,8 @@ def show_study(study: FoundStudy, services: Injected, principal: Reader) -> dict
     """One study: state, progress, budget, incumbent, baseline, recommendation."""
     with services.store.reading() as work:
         current = work.studies.get(study.id)
-        trials = work.trials.all(study.id)
-        attempts = work.attempts.of_study(study.id)
-    view = study_view(current, trials, attempts, services.clock.now())
+        standing = services.answers.standings(work, [current])[study.id]
+    view = study_view(current, standing, services.clock.now())
     return {**view, "document": http_form(current.document, services.settings.operator)}
 
 
@@ -202,7 +230,8 @@ def report_study(study: FoundStudy, services: Injected, principal: Reader) -> di
     history = history_of(study, services)
     found = recommended_command(history, services.artifacts, at=services.clock.now())
     command = None if found is None else render("vllm", found.command, found.provenance)
-    return study_report(history, command)
+    report: dict[str, Any] = well_formed(study_report(history, command))
+    return report
 
 
 @router.delete(

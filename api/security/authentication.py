@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -13,6 +14,7 @@ from api.problem import ApiError
 from api.security.gate import SAFE_METHODS, client_of
 from api.services import Injected, Services
 from tuner.domain.access import LOCAL, Principal, Scope
+from tuner.errors import DatabaseError
 from tuner.store.api_keys import ApiKeyRecord, use_is_due
 
 SESSION_COOKIE = "servetune_session"
@@ -57,7 +59,8 @@ def principal_of_key(request: Request, services: Services, text: str) -> Princip
     if record is None:
         raise refused(request, services, "the key is not valid")
     if use_is_due(record, services.clock.now()):
-        with services.store.writing() as work:
+        # Whoever may read may do so while nothing can be written.
+        with suppress(DatabaseError), services.store.writing() as work:
             work.keys.note_use(record.id)
     return _principal(record)
 

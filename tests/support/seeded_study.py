@@ -52,6 +52,7 @@ def seed_study(
     log: str = "INFO engine ready\n",
     notice: str | None = None,
     files_of: int = 3,
+    finished: bool = True,
 ) -> int:
     """The study's id; every seventh trial could not run, the others have measurements.
 
@@ -64,19 +65,27 @@ def seed_study(
         study = work.studies.create(name, study_digest(spec), document).study.id
         work.studies.set_state(study, StudyState.RUNNING)
     baseline = measurement()
-    for number in range(trials + 1):
-        with store.writing() as work:
-            directory = _trial(work, study, number, chance, spec.objective, baseline)
-        if number < files_of:
-            _files(artifacts / directory, log)
+    with store.writing() as work:
+        directories = [
+            add_trial(work, study, number, chance, spec.objective, baseline)
+            for number in range(trials + 1)
+        ]
+    for directory in directories[:files_of]:
+        _files(artifacts / directory, log)
     with store.writing() as work:
         if notice is not None:
             work.studies.add_notice(study, {"kind": "warning", "message": notice})
-        _finish(work, study)
+        if finished:
+            _finish(work, study)
     return study
 
 
-def _trial(
+def objective_of_seed() -> ObjectiveSpec:
+    """Of every seeded study."""
+    return StudySpec.model_validate(DOCUMENT).objective
+
+
+def add_trial(
     work: Work,
     study: int,
     number: int,
@@ -84,6 +93,7 @@ def _trial(
     objective: ObjectiveSpec,
     baseline: Measurement,
 ) -> str:
+    """One more trial, proposed, run and ended; the directory of its attempt."""
     flags = {
         "max-num-seqs": 2 ** chance.randint(3, 10),
         "max-num-batched-tokens": 2 ** chance.randint(8, 15),

@@ -7,7 +7,7 @@ import json
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +26,13 @@ class Service:
     key: str
     state_dir: Path
 
-    def request(self, method: str, path: str, body: object = None) -> Any:
+    def request(
+        self, method: str, path: str, body: object = None, more: Mapping[str, str] | None = None
+    ) -> Any:
         """The JSON of an answer; raises HTTPError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        headers.update(more or {})
         request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310
         with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             return json.loads(answer.read() or b"null")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select
@@ -138,6 +139,11 @@ class AttemptRepository:
             _joined().where(TrialRow.study_id == study_id, TrialRow.number == trial_number)
         )
 
+    def of_trials(self, study_id: int, numbers: Collection[int]) -> tuple[AttemptRecord, ...]:
+        """The attempts of these trials in the order of their start."""
+        mine = TrialRow.number.in_(numbers)
+        return self._records(_joined().where(TrialRow.study_id == study_id, mine))
+
     def of_study(self, study_id: int) -> tuple[AttemptRecord, ...]:
         """A study's attempts in the order of their start."""
         return self._records(_joined().where(TrialRow.study_id == study_id))
@@ -175,9 +181,15 @@ class AttemptRepository:
         return row
 
     def _locked(self, attempt_id: int) -> tuple[AttemptRow, TrialRow]:
-        _, trial = self._pair(attempt_id)
-        lock_study(self._session, trial.study_id)
-        # Again, now that nobody else can change them.
+        study = (
+            select(TrialRow.study_id)
+            .join(AttemptRow, AttemptRow.trial_id == TrialRow.id)
+            .where(AttemptRow.id == attempt_id)
+        )
+        study_id = self._session.scalar(study)
+        if study_id is not None:
+            lock_study(self._session, study_id)
+        # Read only now that nobody else can change them.
         return self._pair(attempt_id)
 
     def _pair(self, attempt_id: int) -> tuple[AttemptRow, TrialRow]:

@@ -16,6 +16,10 @@ from tuner.store.encoding import event_record
 from tuner.store.models import EventRow, StudyRow
 from tuner.store.records import JsonObject
 
+_LOCKED = "servetune_locked_studies"
+_TOLD = "servetune_told_events"
+"""Of a session, which lives as long as its one transaction."""
+
 
 class EventRepository:
     """Events of studies, within one session."""
@@ -69,16 +73,28 @@ class EventRepository:
         study.updated_at = row.at
         self._session.add(row)
         self._session.flush()
-        return event_record(row)
+        event = event_record(row)
+        self._session.info.setdefault(_TOLD, []).append(event)
+        return event
+
+    def told(self) -> tuple[Event, ...]:
+        """What this session has appended, in order; of value once it is committed."""
+        return tuple(self._session.info.get(_TOLD, ()))
 
 
 def lock_study(session: Session, study_id: int) -> StudyRow:
     """The study's row, locked until the transaction ends; every write of a study begins here.
 
     On PostgreSQL by FOR UPDATE, on SQLite by the transaction's own lock. What the session had read
-    of the row before is replaced. Raises UnknownStudyError.
+    of the row before is replaced, but for what it read under this lock: nobody else can have
+    changed that since. Raises UnknownStudyError.
     """
     require_writable(session)
+    locked: set[int] = session.info.setdefault(_LOCKED, set())
+    if study_id in locked:
+        held = session.get(StudyRow, study_id)
+        if held is not None:
+            return held
     query = (
         select(StudyRow)
         .where(StudyRow.id == study_id)
@@ -88,4 +104,5 @@ def lock_study(session: Session, study_id: int) -> StudyRow:
     row = session.scalars(query).one_or_none()
     if row is None:
         raise UnknownStudyError(f"there is no study with id {study_id}")
+    locked.add(study_id)
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Select, select
@@ -17,6 +17,9 @@ from tuner.store.records import MeasurementRecord
 
 _Joined = Select[MeasurementRow, AttemptRow, TrialRow]
 
+MOST_AT_ONCE = 500
+"""Ids in one statement: SQLite takes a bounded number of parameters."""
+
 
 class MeasurementRepository:
     """Measurements, within one session; they are written by ending an attempt and never changed."""
@@ -28,6 +31,15 @@ class MeasurementRepository:
         """What the attempt measured; None when it measured nothing."""
         row = self._session.execute(_joined().where(AttemptRow.id == attempt_id)).one_or_none()
         return None if row is None else measurement_record(*row)
+
+    def of_attempts(self, attempt_ids: Sequence[int]) -> Mapping[int, MeasurementRecord]:
+        """What each of these attempts measured; those that measured nothing are left out."""
+        found: dict[int, MeasurementRecord] = {}
+        for begin in range(0, len(attempt_ids), MOST_AT_ONCE):
+            some = attempt_ids[begin : begin + MOST_AT_ONCE]
+            records = self._records(_joined().where(AttemptRow.id.in_(some)))
+            found.update((record.attempt_id, record) for record in records)
+        return found
 
     def of_trial(self, study_id: int, trial_number: int) -> tuple[MeasurementRecord, ...]:
         """What the trial's attempts measured, in order."""

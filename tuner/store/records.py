@@ -158,6 +158,29 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialStanding:
+    """What counting and ranking read of a trial: neither configuration nor diagnosis."""
+
+    number: int
+    state: TrialState
+    score: JsonObject | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpan:
+    """What accounting reads of an attempt: whose it was, why it was made, and how long it took."""
+
+    trial_number: int
+    purpose: AttemptPurpose
+    outcome: AttemptOutcome
+    started_at: datetime
+    ready_at: datetime | None
+    startup_s: float | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class MeasurementRecord:
     """What one attempt measured, with the attempt it belongs to."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,6 +122,11 @@ class TrialRepository:
         query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
         if states is not None:
             query = query.where(TrialRow.state.in_([state.value for state in states]))
+        return tuple(trial_record(row) for row in self._session.scalars(query))
+
+    def numbered(self, study_id: int, numbers: Collection[int]) -> tuple[TrialRecord, ...]:
+        """The study's trials of these numbers, as far as they are there."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id, TrialRow.number.in_(numbers))
         return tuple(trial_record(row) for row in self._session.scalars(query))
 
     def page(

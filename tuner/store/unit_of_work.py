@@ -21,6 +21,7 @@ from tuner.store.leases import LeaseRepository
 from tuner.store.measurements import MeasurementRepository
 from tuner.store.records import AttemptEnd, TrialRecord
 from tuner.store.requests import StudyRequests
+from tuner.store.standings import StandingRepository
 from tuner.store.studies import StudyRepository
 from tuner.store.trials import TrialEnd, TrialRepository
 from tuner.store.uploads import UploadRepository
@@ -35,6 +36,7 @@ class Work:
         self.trials = TrialRepository(session, clock)
         self.attempts = AttemptRepository(session, clock)
         self.measurements = MeasurementRepository(session)
+        self.standings = StandingRepository(session)
         self.events = EventRepository(session, clock)
         self.leases = LeaseRepository(session, clock)
         self.requests = StudyRequests(session, clock)

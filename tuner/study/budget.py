@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.domain.study_spec import BudgetSpec, StudySpec
-from tuner.store.records import AttemptRecord, TrialRecord
+from tuner.store.records import AttemptRecord, AttemptSpan, TrialRecord, TrialStanding
 
 NOMINAL_STARTUP_S = 60.0
 """Engine seconds of a start of which nothing is known yet."""
@@ -40,8 +40,8 @@ class Spent:
 
 
 def spent(
-    trials: Sequence[TrialRecord],
-    attempts: Sequence[AttemptRecord],
+    trials: Sequence[TrialRecord | TrialStanding],
+    attempts: Sequence[AttemptRecord | AttemptSpan],
     *,
     gpu_count: int,
     time_scale: float,
@@ -65,7 +65,7 @@ def spent(
     )
 
 
-def attempt_engine_s(attempt: AttemptRecord, time_scale: float) -> float:
+def attempt_engine_s(attempt: AttemptRecord | AttemptSpan, time_scale: float) -> float:
     """Engine seconds of an ended attempt; 0 while it runs."""
     if attempt.ended_at is None:
         return 0.0
@@ -90,7 +90,7 @@ def engine_seconds(
     return startup_s + max(0.0, (ended_at - ready_at).total_seconds()) * time_scale
 
 
-def _lasted_s(attempt: AttemptRecord) -> float:
+def _lasted_s(attempt: AttemptRecord | AttemptSpan) -> float:
     """Wall seconds of an ended attempt; 0 where the clock was set back by more than that."""
     if attempt.ended_at is None:
         return 0.0

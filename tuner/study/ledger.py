@@ -33,6 +33,7 @@ from tuner.store.records import (
     StudyRecord,
     TrialRecord,
 )
+from tuner.store.study_reader import StudyReader
 from tuner.store.trials import NewTrial, TrialEnd
 from tuner.store.unit_of_work import Store, Work
 from tuner.study.calibration import LoadCalibration
@@ -125,7 +126,7 @@ class StudyLedger:
         self._claim = claim
         self._patience = patience or impatient(SystemClock())
         self._untold: tuple[int, TrialState] | None = None
-        self._read: dict[int, MeasurementRecord | None] = {}
+        self._reader = StudyReader(study_id)
 
     @property
     def study_id(self) -> int:
@@ -136,24 +137,10 @@ class StudyLedger:
         return self._reading(self._history)
 
     def _history(self, work: Work) -> History:
-        attempts = work.attempts.of_study(self._study_id)
+        found = self._reader.read(work)
         return History(
-            work.studies.get(self._study_id),
-            work.trials.all(self._study_id),
-            attempts,
-            self._measurements(work, attempts),
-            read_backs(work, self._study_id),
+            found.study, found.trials, found.attempts, found.measurements, found.read_backs
         )
-
-    def _measurements(
-        self, work: Work, attempts: tuple[AttemptRecord, ...]
-    ) -> tuple[MeasurementRecord, ...]:
-        """What ended attempts measured; each is read once, since none ever changes."""
-        for attempt in attempts:
-            if attempt.ended_at is not None and attempt.id not in self._read:
-                self._read[attempt.id] = work.measurements.of_attempt(attempt.id)
-        records = (self._read.get(attempt.id) for attempt in attempts)
-        return tuple(record for record in records if record is not None)
 
     def study(self) -> StudyRecord:
         return self._reading(lambda work: work.studies.get(self._study_id))
@@ -274,8 +261,6 @@ class StudyLedger:
             self._write_once(lambda work: None)
         except DatabaseError as error:
             logger.warning("%s; measuring goes on", error.message)
-        else:
-            self._publish()
 
     def read_back(
         self, attempt_id: int, document: JsonObject, *, startup_s: float | None = None
@@ -332,9 +317,7 @@ class StudyLedger:
         def once(again: bool) -> T:
             return self._write_once(write, done if again else None)
 
-        result = self._patience.outlast(once)
-        self._publish()
-        return result
+        return self._patience.outlast(once)
 
     def _write_once(
         self, write: Callable[[Work], T], done: Callable[[Work], T | None] | None = None
@@ -343,12 +326,16 @@ class StudyLedger:
         with self._store.writing() as work:
             work.leases.require(self._held())
             known = None if done is None else done(work)
-            if known is not None:
-                return known
-            if untold is not None:
-                _advance(work, *untold)
-            result = write(work)
+            if known is None:
+                if untold is not None:
+                    _advance(work, *untold)
+                result = write(work)
+            told = work.events.told()
+        if known is not None:
+            self._catch_up()
+            return known
         self._untold = None
+        self._publish(told)
         return result
 
     def _held(self) -> Claim:
@@ -356,11 +343,22 @@ class StudyLedger:
             raise RuntimeError("a study is only written by whoever has claimed it")
         return self._claim
 
-    def _publish(self) -> None:
+    def _publish(self, told: tuple[Event, ...]) -> None:
+        """Tell what this commit told, and before it what others did meanwhile."""
+        if told and told[0].seq != self._seq + 1:
+            self._catch_up()
+        for event in told:
+            if event.seq == self._seq + 1:
+                self._tell(event)
+
+    def _catch_up(self) -> None:
         with suppress(DatabaseError):  # What is not told now is told after the next commit.
             for event in self._store.events_after(self._study_id, self._seq):
-                self._seq = event.seq
-                self._published(event)
+                self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        self._seq = event.seq
+        self._published(event)
 
 
 def _advance(work: Work, attempt_id: int, state: TrialState) -> None:

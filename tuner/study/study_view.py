@@ -5,18 +5,13 @@ Built from rows only, so that a study with a thousand trials is shown as quickly
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
-from tuner.domain.states import TrialState
-from tuner.domain.study_spec import StudySpec
 from tuner.domain.well_formed import well_formed
-from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
-from tuner.study.budget import Spent, planned_starts, spent
-from tuner.study.engine_launch import time_scale
+from tuner.store.records import StudyRecord, TrialRecord
 from tuner.study.report import is_simulated
-from tuner.study.stored_study import stored_spec
-from tuner.study.target import gpu_count
+from tuner.study.standing import Standing
 from tuner.study.trial_score import score_value
 
 JsonObject = dict[str, object]
@@ -44,22 +39,26 @@ def study_line(study: StudyRecord) -> JsonObject:
     }
 
 
-def study_view(
-    study: StudyRecord,
-    trials: Sequence[TrialRecord],
-    attempts: Sequence[AttemptRecord],
-    now: datetime,
-) -> JsonObject:
+def study_overview(study: StudyRecord, standing: Standing, now: datetime) -> JsonObject:
+    """One study in a list, with what it has spent and found."""
+    best, recommendation = standing.best, study.recommendation or {}
+    return {
+        **study_line(study),
+        "progress": _progress(study, standing, now),
+        "best_trial": None if best is None else best.number,
+        "best_score": None if best is None else score_value(best.score),
+        "verdict": recommendation.get("verdict"),
+        "confirmed": recommendation.get("gain"),
+    }
+
+
+def study_view(study: StudyRecord, standing: Standing, now: datetime) -> JsonObject:
     """One study whole, but for its trials."""
-    spec = stored_spec(study)
-    scale = time_scale(spec.engine)
-    account = spent(trials, attempts, gpu_count=gpu_count(spec), time_scale=scale)
-    best = best_trial(trials)
-    baseline = next((trial for trial in trials if trial.number == 0), None)
+    best, baseline = standing.best, standing.baseline
     return {
         **study_line(study),
         "last_event_seq": study.last_event_seq,
-        "progress": _progress(study, spec, account, now),
+        "progress": _progress(study, standing, now),
         "incumbent": None if best is None else _brief(best),
         "baseline": None if baseline is None else _brief(baseline),
         "calibration": _copy(study.calibration),
@@ -69,17 +68,17 @@ def study_view(
     }
 
 
-def _progress(study: StudyRecord, spec: StudySpec, account: Spent, now: datetime) -> JsonObject:
+def _progress(study: StudyRecord, standing: Standing, now: datetime) -> JsonObject:
     """What is done, used and left; what is not known is null, and what is left a forecast."""
+    account, planned = standing.account, standing.planned
     ended = study.state.terminal
-    total = account.starts if ended else max(planned_starts(spec), account.starts)
-    limit = spec.budget.gpu_minutes
-    each = account.mean_attempt_s
+    total = account.starts if ended else max(planned.starts, account.starts)
+    limit, each = planned.gpu_minutes, account.mean_attempt_s
     until = study.ended_at or now
     elapsed = None if study.started_at is None else (until - study.started_at).total_seconds()
     return {
         "trials_done": account.trials,
-        "trials_total": spec.budget.trials,
+        "trials_total": planned.trials,
         "starts_done": account.starts,
         "starts_total": total,
         "elapsed_s": elapsed,
@@ -87,18 +86,8 @@ def _progress(study: StudyRecord, spec: StudySpec, account: Spent, now: datetime
         "gpu_minutes_used": account.gpu_minutes,
         "gpu_minutes_limit": limit,
         "gpu_minutes_left": None if limit is None else max(0.0, limit - account.gpu_minutes),
-        "deadline": _time(spec.budget.deadline),
+        "deadline": _time(planned.deadline),
     }
-
-
-def best_trial(trials: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The best complete trial; the older one of equals."""
-    scored = [
-        (value, -trial.number, trial)
-        for trial in trials
-        if trial.state is TrialState.COMPLETE and (value := score_value(trial.score)) is not None
-    ]
-    return max(scored, key=lambda item: item[:2])[2] if scored else None
 
 
 def _brief(trial: TrialRecord) -> JsonObject:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tuner.domain.states import AttemptPurpose, TrialState
-from tuner.store.records import AttemptRecord, TrialRecord
+from tuner.store.records import AttemptRecord, AttemptSpan, TrialRecord, TrialStanding
 from tuner.study.budget import attempt_engine_s
 from tuner.study.trial_score import score_value
 
@@ -32,8 +32,8 @@ class TrajectoryPoint:
 
 
 def trajectory(
-    trials: Sequence[TrialRecord],
-    attempts: Sequence[AttemptRecord],
+    trials: Sequence[TrialRecord | TrialStanding],
+    attempts: Sequence[AttemptRecord | AttemptSpan],
     *,
     gpu_count: int,
     time_scale: float,

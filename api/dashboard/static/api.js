@@ -55,6 +55,20 @@ export const text = async (path) => (await send("GET", path, { raw: true, header
 export const post = (path, body, headers) => send("POST", path, { body, headers });
 export const remove = (path) => send("DELETE", path);
 
+let asked = null;
+
+/** Who is signed in, asked for once: {scopes, …}. */
+export function session() {
+  asked ??= get("session").catch((error) => {
+    asked = null;
+    throw error;
+  });
+  return asked;
+}
+
+/** Whether this key may change anything. */
+export const mayWrite = async () => (await session()).scopes.some((scope) => scope !== "read");
+
 /** Every item of a paged collection. */
 export async function all(path, limit = 200) {
   const items = [];

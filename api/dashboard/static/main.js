@@ -1,6 +1,6 @@
 // Starts the page that the shell names, and what all pages share: theme, clock, session.
 
-import { csrfToken, Problem, remove } from "./api.js";
+import { csrfToken, mayWrite, Problem, remove } from "./api.js";
 import { redrawAll } from "./charts.js";
 import { fill } from "./dom.js";
 import { clockMode, setClockMode } from "./format.js";
@@ -58,8 +58,9 @@ export function connection(state) {
 
 async function show() {
   try {
-    const page = await import(`./pages/${place.page}.js`);
-    await page.show(main, { study: place.study || null, trial: place.trial === "" ? null : Number(place.trial), query: new URLSearchParams(location.search), connection, simulated: (yes) => { document.getElementById("simulated").hidden = !yes; } });
+    const [page, writer] = await Promise.all([import(`./pages/${place.page}.js`), place.page === "login" ? false : mayWrite()]);
+    document.getElementById("new-study").hidden = !writer && place.page !== "login";
+    await page.show(main, { mayWrite: writer, study: place.study || null, trial: place.trial === "" ? null : Number(place.trial), query: new URLSearchParams(location.search), connection, simulated: (yes) => { document.getElementById("simulated").hidden = !yes; } });
   } catch (error) {
     if (error instanceof Problem && error.status === 401 && place.page !== "login") {
       location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.e2e.dashboard.conftest import HOSTILE, WAIT_MS
 
@@ -134,6 +134,50 @@ def test_moving_a_weight_ranks_the_stored_trials_anew(page: Page, seeded: str) -
     expect(ranking.locator("tbody tr").first).not_to_have_text(first)
     page.get_by_role("button", name="As in the study").click()
     expect(ranking).to_have_count(0)
+
+
+def dragged_line(page: Page) -> tuple[float, float]:
+    """The middle of the chart's first SLO line."""
+    line = page.locator(".shapelayer path").first
+    line.scroll_into_view_if_needed()
+    box = line.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def asked_limit(request: Request) -> float:
+    """The TTFT limit that the stored trials were to be ranked under."""
+    return float(json.loads(request.post_data or "{}")["slo"]["ttft_ms"])
+
+
+def test_a_dragged_slo_line_counts_the_stored_requests_anew(page: Page, seeded: str) -> None:
+    open_page(page, f"{seeded}/studies/seeded@1")
+    drawn(page, 3)
+    limit = page.get_by_label("SLO: TTFT (ms)", exact=True)
+    before = float(limit.input_value())
+    x, y = dragged_line(page)
+    with page.expect_response("**/rescore") as answered:
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(x + 40, y, steps=5)
+        page.mouse.up()
+    assert answered.value.ok
+    moved = asked_limit(answered.value.request)
+    assert moved > before
+    assert float(limit.input_value()) == pytest.approx(moved, rel=1e-3)
+
+
+def test_an_slo_limit_can_be_typed_and_taken_back(page: Page, seeded: str) -> None:
+    open_page(page, f"{seeded}/studies/seeded@1")
+    drawn(page, 3)
+    limit = page.get_by_label("SLO: TTFT (ms)", exact=True)
+    with page.expect_response("**/rescore") as answered:
+        limit.fill("321")
+        limit.press("Tab")
+    assert asked_limit(answered.value.request) == 321
+    expect(page.locator(".annotation-text", has_text="SLO 321 ms")).to_have_count(1)
+    page.get_by_role("button", name="As in the study").click()
+    expect(page.locator(".annotation-text", has_text="SLO 500 ms")).to_have_count(1)
 
 
 def test_a_thousand_trials_are_drawn(page: Page, seeded: str) -> None:

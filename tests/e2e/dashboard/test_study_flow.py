@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.command import servetune
+from tests.support.command import COMMAND, TIMEOUT_S, environment, servetune
 from tests.support.served import served
 
 pytestmark = [pytest.mark.e2e, pytest.mark.engine, pytest.mark.timeout(600)]
@@ -56,8 +59,11 @@ def test_a_study_is_started_watched_read_and_taken_away(
     address, state = service
     sign_in(page, address, key)
     complaints.clear()  # of the first page, which asked without a key and was turned away
-    start(page)
-    watch(page, picture)
+    document = tmp_path / "study.yaml"
+    document.write_text(start(page))
+    with followed(document, address, key, tmp_path) as follower:
+        watch(page, picture)
+        finished(follower)
     read(page)
     command = take_away(page)
     planned(command, state, tmp_path)
@@ -72,15 +78,48 @@ def sign_in(page: Page, address: str, key: str) -> None:
     expect(page.locator("h1")).to_have_text("New study")
 
 
-def start(page: Page) -> None:
+def start(page: Page) -> str:
+    """Fill the form and start; the study as the page writes it in YAML."""
     page.get_by_text("Measurement and confirmation").click()
     page.get_by_label("Engine", exact=True).select_option("simulated:L4")
     page.get_by_label("Model", exact=True).select_option("meta-llama/Llama-3.1-8B-Instruct")
     for label, value in FIELDS.items():
         page.get_by_label(label, exact=True).fill(value)
     expect(page.get_by_text("engine starts,")).to_be_visible()
+    document = page.get_by_label("The study as YAML").inner_text()
     page.get_by_role("button", name="Start the study").click()
     expect(page.locator("h1")).to_have_text("from-the-form@1")
+    return document
+
+
+@contextmanager
+def followed(
+    document: Path, address: str, key: str, directory: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """`servetune tune` of the same document on the same service, from another machine's view."""
+    extra = {"SERVETUNE_SERVER": address, "SERVETUNE_API_KEY": key}
+    process = subprocess.Popen(
+        [str(COMMAND), "tune", str(document), "--output", "json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(directory / "elsewhere", **extra),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def finished(follower: subprocess.Popen[str]) -> None:
+    """It took the study for the one that runs, followed it to its end and printed its report."""
+    out, err = follower.communicate(timeout=TIMEOUT_S)
+    assert follower.returncode == 0, err
+    report = json.loads(out)
+    assert report["study"]["reference"] == "from-the-form@1"
+    assert report["study"]["state"] == "complete"
+    assert report["recommendation"]["verdict"]
 
 
 def watch(page: Page, picture: Callable[[str], None]) -> None:

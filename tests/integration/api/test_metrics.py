@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -9,7 +10,7 @@ from prometheus_client.samples import Sample
 
 from api.app import create_app
 from api.settings import ApiSettings
-from tests.support.api_client import SIMULATED, client_of, make_key
+from tests.support.api_client import SIMULATED, api_settings, client_of, make_key
 from tuner.domain.access import Scope
 
 
@@ -62,6 +63,22 @@ def test_a_scrape_needs_a_key_with_the_scope_read(settings: ApiSettings, databas
     with client_of(settings) as stranger:
         assert stranger.get("/metrics").status_code == 401
     with client_of(settings, make_key(database_url, Scope.READ)) as reader:
+        assert reader.get("/metrics").status_code == 200
+
+
+def test_a_scrape_fails_while_the_database_that_knows_the_keys_is_away(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    settings = api_settings(sqlite_url, tmp_path)
+    file = Path(sqlite_url.removeprefix("sqlite:///"))
+    key = make_key(sqlite_url, Scope.READ)
+    anybody = replace(settings, authentication=False)
+    with client_of(settings, key) as reader, client_of(anybody) as local:
+        file.rename(file.with_suffix(".away"))
+        assert reader.get("/metrics").status_code == 503
+        assert [s.value for s in scraped(local, "servetune_database_up")] == [0]
+        assert scraped(local, "servetune_studies") == []
+        file.with_suffix(".away").rename(file)
         assert reader.get("/metrics").status_code == 200
 
 

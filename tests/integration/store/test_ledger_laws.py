@@ -29,6 +29,7 @@ from tuner.domain.states import (
 )
 from tuner.store.database import Database
 from tuner.store.records import AttemptEnd
+from tuner.store.study_reader import StudyReader
 from tuner.store.trials import TrialEnd
 from tuner.store.unit_of_work import Store, Work
 
@@ -58,6 +59,7 @@ class Ledger(RuleBasedStateMachine):
         with self.store.writing() as work:
             made = work.studies.create("law", "d", {}, new=True)
         self.study_id = made.study.id
+        self.reader = StudyReader(self.study_id)
 
     def attempt_to(self, write: Callable[[Work], object]) -> None:
         before = self.snapshot()
@@ -158,6 +160,12 @@ class Ledger(RuleBasedStateMachine):
                 told[number] = after
         assert told == {trial.number: trial.state for trial in trials}
         assert sorted(told) == list(range(len(trials)))
+
+    @precondition(lambda self: hasattr(self, "study_id"))
+    @invariant()
+    def reading_what_changed_gives_what_reading_all_gives(self) -> None:
+        with self.store.reading() as work:
+            assert self.reader.read(work) == StudyReader(self.study_id).read(work)
 
     @precondition(lambda self: hasattr(self, "study_id"))
     @invariant()

@@ -39,6 +39,18 @@ def test_ask_and_tell_work_beside_our_tables(database_url: str, storage: RDBStor
     schema.check(database_url)
 
 
+def test_only_our_commits_wait_for_the_disk(sqlite_url: str) -> None:
+    """Optuna's stand before ours in one log, and are on the disk with the next of ours."""
+    normal, full = 1, 2
+    opened = optuna_storage(sqlite_url)
+    with opened.engine.connect() as connection:
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == normal
+    close_optuna_storage(opened)
+    with open_database(sqlite_url) as database, database.session() as session:
+        assert session.execute(text("PRAGMA synchronous")).scalar() == full
+        assert session.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+
+
 def test_both_ledgers_write_at_the_same_time(database_url: str, storage: RDBStorage) -> None:
     study = optuna.create_study(storage=storage, study_name="chat@1")
     with open_database(database_url) as database:

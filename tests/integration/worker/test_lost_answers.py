@@ -113,6 +113,22 @@ def test_how_far_an_attempt_has_come_is_told_with_the_next_write(
     assert ledger.history().attempts[0].state is TrialState.MEASURING
 
 
+def test_what_others_did_between_two_writes_is_told_in_order(store: LossyStore) -> None:
+    with store.writing() as work:
+        study = new_study(work)
+        claim = work.leases.claim_study(study, "a")
+        known = work.studies.get(study).last_event_seq
+    told: list[int] = []
+    ledger = StudyLedger(
+        store, study, lambda event: told.append(event.seq), after_seq=known, claim=claim
+    )
+    ledger.notice("one", "of the driver")
+    with store.writing() as work:
+        work.studies.add_notice(study, {"kind": "two", "message": "of somebody else"})
+    ledger.notice("three", "of the driver")
+    assert told == [known + 1, known + 2, known + 3]
+
+
 def test_nothing_is_tried_again_for_a_lost_lease(store: LossyStore, ledger: StudyLedger) -> None:
     with store.writing() as work:
         work.leases.claim("b", dead=work.leases.held())

@@ -3,7 +3,7 @@
 import { get, post, Problem } from "../api.js";
 import { fill, h } from "../dom.js";
 import { forecastView } from "../parts/forecast.js";
-import { faultList, notice } from "../parts/notices.js";
+import { empty, faultList, notice } from "../parts/notices.js";
 import { choice, documentOf, field, number, showFaults, text } from "../parts/study_form.js";
 import { traceUpload } from "../parts/trace_upload.js";
 import { toYaml } from "../parts/yaml.js";
@@ -12,7 +12,11 @@ const WAIT_MS = 500;
 const PRESETS = [["chat", "chat: short questions, medium answers"], ["long-context-qa", "long-context-qa: long documents, short answers"], ["mixed", "mixed: chat with some long documents"]];
 const GPU_GIB = { L4: 22, A10G: 22, L40S: 44, "A100-40": 39, "A100-80": 79, H100: 79, H200: 139, B200: 178 };
 
-export async function show(main) {
+export async function show(main, { mayWrite }) {
+  if (!mayWrite) {
+    fill(main, h("h1", { class: "quiet" }, "New study"), empty("Your key may only read", "To start a study, sign in with a key that has the scope write.", h("a", { class: "button", href: "/login?next=/studies/new" }, "Sign in with another key")));
+    return;
+  }
   const [profiles, models] = await Promise.all([get("profiles"), get("models")]);
   const form = new StudyForm(profiles, models);
   fill(main, form.element);

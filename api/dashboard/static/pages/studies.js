@@ -1,6 +1,6 @@
 // Every study: where it stands, and how its best compares with its baseline.
 
-import { get, studyPath } from "../api.js";
+import { get } from "../api.js";
 import { fill, h, table } from "../dom.js";
 import { duration, gain, minutes, moment } from "../format.js";
 import { simulatedBadge, stateBadge, verdictBadge } from "../parts/badges.js";
@@ -9,20 +9,20 @@ import { empty, notice } from "../parts/notices.js";
 const REFRESH_MS = 5000;
 const PAGE = 25;
 
-export async function show(main, { query, connection }) {
+export async function show(main, { query, connection, mayWrite }) {
   const cursor = query.get("cursor");
   const states = query.getAll("state");
   const path = `studies?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}${states.map((state) => `&state=${encodeURIComponent(state)}`).join("")}`;
   const content = h("div", { class: "card" });
   fill(main, h("div", { class: "stack" },
-    h("div", { class: "row row-spread" }, h("h1", {}, "Studies"), h("div", { class: "row" }, filter(states), h("a", { class: "button button-main", href: "/studies/new" }, "New study"))),
+    h("div", { class: "row row-spread" }, h("h1", {}, "Studies"), h("div", { class: "row" }, filter(states), mayWrite ? h("a", { class: "button button-main", href: "/studies/new" }, "New study") : null)),
     await workerNotice(), content));
 
   let lost = false;
   async function refresh() {
     const page = await get(path);
-    const rows = await Promise.all(page.items.map((line) => get(studyPath(line.reference))));
-    fill(content, rows.length ? studiesTable(rows) : nothing(states),
+    const rows = page.items;
+    fill(content, rows.length ? studiesTable(rows) : nothing(states, mayWrite),
       page.next_cursor ? h("p", {}, h("a", { href: `/?cursor=${encodeURIComponent(page.next_cursor)}${states.map((state) => `&state=${state}`).join("")}` }, "Older studies")) : null);
     return rows.some((row) => ["queued", "running"].includes(row.state));
   }
@@ -56,10 +56,10 @@ function filter(chosen) {
   return h("div", {}, select);
 }
 
-function nothing(states) {
+function nothing(states, mayWrite) {
   if (states.length) return empty("No study is in this state", "Choose another state above.");
   return empty("No study yet", "A study finds the launch parameters that serve your workload best, and shows whether they beat what runs today.",
-    h("a", { class: "button button-main", href: "/studies/new" }, "Start the first one"));
+    mayWrite ? h("a", { class: "button button-main", href: "/studies/new" }, "Start the first one") : h("p", {}, "Your key may read; a key that may write starts one."));
 }
 
 function studiesTable(rows) {
@@ -67,12 +67,18 @@ function studiesTable(rows) {
     { label: "Study", render: (row) => [h("a", { href: `/studies/${encodeURIComponent(row.reference)}` }, row.reference), row.simulated ? [" ", simulatedBadge()] : null] },
     { label: "State", render: (row) => [stateBadge(row.state, row.requested), row.state === "running" ? h("div", { class: "small muted" }, row.phase) : null] },
     { label: "Progress", render: (row) => progress(row) },
-    { label: "Best against baseline", number: true, render: (row) => row.incumbent && row.incumbent.trial !== 0 ? gain(row.incumbent.score?.value) : "–" },
-    { label: "Verdict", render: (row) => row.recommendation ? verdictBadge(row.recommendation.verdict) : "–" },
+    { label: "Best against baseline", number: true, render: (row) => row.best_trial ? [gain(row.best_score), h("div", { class: "small muted" }, "measured once")] : "–" },
+    { label: "Verdict", render: (row) => row.verdict ? [verdictBadge(row.verdict), confirmed(row.confirmed)] : "–" },
     { label: "GPU minutes", number: true, render: (row) => [minutes(row.progress.gpu_minutes_used), row.progress.gpu_minutes_left !== null ? h("div", { class: "small muted" }, `${minutes(row.progress.gpu_minutes_left)} left`) : null] },
-    { label: "Time left", number: true, render: (row) => row.state === "running" ? duration(row.progress.time_left_s) : "–" },
+    { label: "Time", number: true, render: (row) => [duration(row.progress.elapsed_s), row.state === "running" ? h("div", { class: "small muted" }, row.progress.time_left_s === null ? "time left not known yet" : `about ${duration(row.progress.time_left_s)} left`) : null] },
     { label: "Started", render: (row) => moment(row.started_at ?? row.created_at) },
   ], rows);
+}
+
+function confirmed(found) {
+  if (!found) return null;
+  const interval = found.score_low === null ? "" : ` (${gain(found.score_low)} to ${gain(found.score_high)})`;
+  return h("div", { class: "small muted number" }, `confirmed ${gain(found.score_mean)}${interval}`);
 }
 
 function progress(row) {

@@ -24,21 +24,21 @@ export async function show(main, context) {
   const state = { study: await get(studyPath(context.study)), trials: [] };
   context.simulated(state.study.simulated);
   document.title = `${state.study.reference} · ServeTune`;
-  const view = layout(main, context.study, state);
+  const view = layout(main, context, state);
   view.head();
   state.trials = await all(studyPath(context.study, "trials"));
   view.everything();
   listen(context, state, view);
 }
 
-function layout(main, reference, state) {
+function layout(main, { study: reference, mayWrite }, state) {
   const trials = () => state.trials;
   const marks = () => ({ baseline: state.study.baseline ? 0 : null, incumbent: state.study.incumbent?.trial ?? null, recommended: state.study.recommendation?.trial ?? null });
   const objective = state.study.document.objective ?? {};
   const headPlace = h("div", { class: "stack" });
   const verdictPlace = h("div", {});
   const front = frontCard(reference, { trials, marks, slo: objective.slo ?? {}, onSlo: (slo) => weights.setSlo(slo) });
-  const weights = weightsCard(reference, objective, () => {});
+  const weights = weightsCard(reference, objective, (slo) => front.setSlo(slo));
   const history = historyCard(reference);
   const space = spaceMapCard(reference, trials);
   const importance = importanceCard(reference, trials);
@@ -55,7 +55,7 @@ function layout(main, reference, state) {
   return {
     log,
     head() {
-      fill(headPlace, header(state.study), figures(state.study), notices(state.study));
+      fill(headPlace, header(state.study, mayWrite), figures(state.study), notices(state.study));
       fill(verdictPlace, recommendationCard(state.study));
     },
     everything() {
@@ -100,7 +100,7 @@ function listen(context, state, view) {
   addEventListener("pagehide", end, { once: true });
 }
 
-function header(study) {
+function header(study, mayWrite) {
   const act = (name) => async () => {
     await post(studyPath(study.reference, name)).catch((error) => alert(error.message));
   };
@@ -114,7 +114,7 @@ function header(study) {
   return h("div", { class: "row row-spread" },
     h("div", {}, h("div", { class: "crumbs" }, h("a", { href: "/" }, "Studies"), " / "),
       h("div", { class: "row" }, h("h1", {}, study.reference), stateBadge(study.state, study.requested), study.simulated ? simulatedBadge() : null)),
-    h("div", { class: "row" }, study.requested ? null : buttons[study.state]));
+    h("div", { class: "row" }, study.requested || !mayWrite ? null : buttons[study.state]));
 }
 
 function deleteButton(study) {

@@ -17,6 +17,7 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
   const place = chartPlace("Front of trade-offs between the chosen quantities; the table below holds the same points", "chart-tall");
   const list = h("div", {});
   const limits = { ...slo };
+  const setSlo = (changed) => { Object.assign(limits, { ttft_ms: null, tpot_ms: null }, changed); if (points.length) show(); };
   let points = [];
 
   async function load() {
@@ -48,9 +49,9 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
     h("h2", { id: "front-title" }, "Trade-offs"),
     h("div", { class: "fields" }, pick("x", "Across", AXES), pick("y", "Up", AXES), pick("colour", "Colour", [NONE, ...AXES])),
     h("div", { class: "row" }, h("label", { class: "inline" }, log, "Logarithmic axes"),
-      h("span", { class: "muted small" }, "Bars are 90 % intervals. Drag a dashed line to move an SLO limit.")),
+      h("span", { class: "muted small" }, "Bars are 90 % intervals. Drag a dashed line to move an SLO limit, or type it beside the weights.")),
     place, h("details", {}, h("summary", {}, "The same as a table"), list));
-  return { card, load, show };
+  return { card, load, show, setSlo };
 }
 
 function figure(points, choice, trials, marks, limits) {

@@ -1,0 +1,96 @@
+"""Answers computed from a study's rows, kept until the study's next event.
+
+Every change of a trial, an attempt or a result tells an event in its own transaction, so the number
+of a study's last event says whether an answer still holds. What changes without one (lease, wishes,
+the clock) is in none of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Generic, TypeVar
+
+from fastapi.responses import Response
+
+from tuner.store.records import StudyRecord
+from tuner.store.unit_of_work import Work
+from tuner.study.ledger import StudyLedger
+from tuner.study.standing import Standing, standings
+
+MOST_STANDINGS = 2000
+MOST_ANSWERS = 64
+MOST_LEDGERS = 4
+"""Studies whose measurements are kept: a thousand of them take some ten MiB."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Key, Value]):
+    """The values asked for last, at most `most`; safe to use from several threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Key) -> Value | None:
+        with self._lock:
+            value = self._kept.get(key)
+            if value is not None:
+                self._kept.move_to_end(key)
+            return value
+
+    def keep(self, key: Key, value: Value) -> None:
+        with self._lock:
+            self._kept[key] = value
+            self._kept.move_to_end(key)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+
+class StudyAnswers:
+    """What was computed of studies that have not changed since."""
+
+    def __init__(self) -> None:
+        self._standings: Recent[int, tuple[int, Standing]] = Recent(MOST_STANDINGS)
+        self._bodies: Recent[tuple[int, str], tuple[int, bytes]] = Recent(MOST_ANSWERS)
+        self._ledgers: Recent[int, StudyLedger] = Recent(MOST_LEDGERS)
+
+    def standings(self, work: Work, studies: Sequence[StudyRecord]) -> Mapping[int, Standing]:
+        """The standing of each study, which `work` has read in its own snapshot."""
+        known = {study.id: self._standings.get(study.id) for study in studies}
+        found = {
+            study.id: kept[1]
+            for study in studies
+            if (kept := known[study.id]) is not None and kept[0] == study.last_event_seq
+        }
+        changed = [study for study in studies if study.id not in found]
+        computed = standings(work, changed) if changed else {}
+        for study in changed:
+            self._standings.keep(study.id, (study.last_event_seq, computed[study.id]))
+        return {**found, **computed}
+
+    def json(self, study: StudyRecord, view: str, make: Callable[[], object]) -> Response:
+        """The JSON answer called `view`, its parameters included; made where it is not known.
+
+        `study` is read before `make` reads: an answer may be newer than its number, never older.
+        """
+        key = (study.id, view)
+        kept = self._bodies.get(key)
+        if kept is None or kept[0] != study.last_event_seq:
+            body = json.dumps(make(), separators=(",", ":"), allow_nan=False).encode()
+            kept = (study.last_event_seq, body)
+            self._bodies.keep(key, kept)
+        return Response(kept[1], media_type="application/json")
+
+    def ledger(self, study_id: int, make: Callable[[], StudyLedger]) -> StudyLedger:
+        """The ledger of this study, which remembers the measurements it has read."""
+        found = self._ledgers.get(study_id)
+        if found is None:
+            found = make()
+            self._ledgers.keep(study_id, found)
+        return found
