@@ -14,6 +14,14 @@ function plotly() {
   return loading;
 }
 
+/** Begin to load Plotly, once the page can be read. */
+export function prepareCharts() {
+  plotly().catch(() => null);
+}
+
+/** Above so many points intervals are drawn for those that matter only; hovering shows every one. */
+export const MOST_BARS = 200;
+
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }

@@ -76,6 +76,7 @@ class StudyForm {
       const to = number(`${path}.high`, "to", { value: high, ...options });
       return [from, to];
     };
+    const pair = ([from, to]) => h("div", { class: "pair" }, from.element, to.element);
     const seqs = range("search_space.max_num_seqs", "max-num-seqs", 8, 1024, { step: 1, min: 1 });
     const tokens = range("search_space.max_num_batched_tokens", "max-num-batched-tokens", 256, 32768, { step: 1, min: 1 });
     const memory = range("search_space.gpu_memory_utilization", "gpu-memory-utilization", 0.5, 0.97, { step: 0.01, min: 0.05, max: 1 });
@@ -98,7 +99,7 @@ class StudyForm {
     const formElement = h("form", { class: "stack", novalidate: true, oninput: () => this.changed(), onchange: () => this.changed(), onsubmit: (event) => this.submit(event) },
       group("What is tuned", elements([name, this.engine, this.model, length])),
       group("Load", elements([workload, rate]), this.tracePlace),
-      group("Search space", elements([...seqs, ...tokens, ...memory, chunked])),
+      group("Search space", h("div", { class: "fields fields-wide" }, [seqs, tokens, memory].map(pair), chunked.element)),
       group("What runs today", h("p", { class: "hint" }, "Whatever is found must beat this. Empty: the engine's own defaults."), elements(today)),
       group("What matters", weights.element, elements([mode, ...slo])),
       group("Budget", elements(budget)),

@@ -1,6 +1,7 @@
 // One study: the trade-off, what was tried, what is happening, and the verdict.
 
 import { all, get, post, remove, studyPath } from "../api.js";
+import { prepareCharts } from "../charts.js";
 import { fill, h } from "../dom.js";
 import { duration, gain, minutes, moment, reading } from "../format.js";
 import { follow } from "../live.js";
@@ -17,6 +18,7 @@ import { trialsCard } from "../parts/trials_table.js";
 import { weightsCard } from "../parts/weights.js";
 
 const SETTLE_MS = 400;
+const FRAME_MS = 20;
 const PAST_EVENTS = 200;
 const CHANGES_TRIALS = ["trial_state", "trial_scored", "trial_proposed"];
 
@@ -26,6 +28,7 @@ export async function show(main, context) {
   document.title = `${state.study.reference} · ServeTune`;
   const view = layout(main, context, state);
   view.head();
+  prepareCharts();
   state.trials = await all(studyPath(context.study, "trials"));
   view.everything();
   listen(context, state, view);
@@ -51,6 +54,13 @@ function layout(main, { study: reference, mayWrite }, state) {
       h("div", { class: "span-6" }, history.card), h("div", { class: "span-6" }, space.card),
       h("div", { class: "span-7" }, importance.card), h("div", { class: "span-5" }, log.card)),
     table.card));
+  /** One after the other, what matters most first: each blocks the page while it is drawn. */
+  async function charts() {
+    for (const part of [front.load, space.show, history.load, importance.load]) {
+      await guarded(part());
+      await new Promise((shown) => setTimeout(shown, FRAME_MS));
+    }
+  }
   const guarded = (work) => work.catch((error) => console.warn("a part of the page could not be drawn", error));
   return {
     log,
@@ -61,12 +71,12 @@ function layout(main, { study: reference, mayWrite }, state) {
     everything() {
       this.head();
       table.show();
-      for (const work of [front.load(), space.show(), history.load(), importance.load()]) guarded(work);
+      charts();
       guarded(live.load());
     },
     trialsChanged() {
       table.show();
-      for (const work of [front.load(), space.show(), history.load(), importance.load()]) guarded(work);
+      charts();
     },
   };
 }

@@ -1,7 +1,7 @@
 // The front of trade-offs: any two quantities, a third as colour, SLO limits as lines to drag.
 
 import { get, studyPath } from "../api.js";
-import { chartPlace, draw, palette } from "../charts.js";
+import { chartPlace, draw, MOST_BARS, palette } from "../charts.js";
 import { fill, h, table } from "../dom.js";
 import { quantity, reading } from "../format.js";
 import { AXES, LOWER_IS_BETTER, label } from "./quantities.js";
@@ -19,17 +19,21 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
   const limits = { ...slo };
   const setSlo = (changed) => { Object.assign(limits, { ttft_ms: null, tpot_ms: null }, changed); if (points.length) show(); };
   let points = [];
+  let edge = new Set();
 
+  /** The front of all shown quantities, and for the line that of the two axes alone. */
   async function load() {
-    const axes = [choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])];
-    const found = await get(`${studyPath(reference, "pareto")}?axes=${[...new Set(axes)].join(",")}`);
-    points = found.points;
+    const front = (...names) => get(`${studyPath(reference, "pareto")}?axes=${[...new Set(names)].join(",")}`);
+    const plane = choice.x === choice.y ? null : front(choice.x, choice.y);
+    const found = choice.colour === NONE ? await plane : await front(choice.x, choice.y, choice.colour);
+    points = found?.points ?? [];
+    edge = new Set(((await plane)?.points ?? []).filter((point) => point.on_front).map((point) => point.trial));
     await show();
   }
 
   async function show() {
     fill(list, pointsTable(points, choice, trials(), marks()));
-    const element = await draw(place, () => figure(points, choice, trials(), marks(), limits));
+    const element = await draw(place, () => figure(points, edge, choice, trials(), marks(), limits));
     element.removeAllListeners?.("plotly_relayout");
     element.on?.("plotly_relayout", (change) => dragged(change, choice, limits, onSlo));
     element.removeAllListeners?.("plotly_click");
@@ -49,20 +53,20 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
     h("h2", { id: "front-title" }, "Trade-offs"),
     h("div", { class: "fields" }, pick("x", "Across", AXES), pick("y", "Up", AXES), pick("colour", "Colour", [NONE, ...AXES])),
     h("div", { class: "row" }, h("label", { class: "inline" }, log, "Logarithmic axes"),
-      h("span", { class: "muted small" }, "Bars are 90 % intervals. Drag a dashed line to move an SLO limit, or type it beside the weights.")),
+      h("span", { class: "muted small" }, "Bars are 90 % intervals (of many points, those on the front). Drag a dashed line to move an SLO limit, or type it beside the weights.")),
     place, h("details", {}, h("summary", {}, "The same as a table"), list));
   return { card, load, show, setSlo };
 }
 
-function figure(points, choice, trials, marks, limits) {
+function figure(points, edge, choice, trials, marks, limits) {
   const colours = palette();
   const known = points.filter((point) => point.values[choice.x] && point.values[choice.y]);
   const best = known.filter((point) => point.on_front);
   const rest = known.filter((point) => !point.on_front);
   const special = [[marks.baseline, "baseline", "square", colours.text], [marks.incumbent, "best so far", "diamond", colours.accent], [marks.recommended, "recommended", "star", colours.good]];
   const traces = [
-    markers(rest, choice, "dominated", { color: colours.faint, size: 8, symbol: "circle-open" }, colours),
-    line(best, choice, colours),
+    markers(rest, choice, "dominated", { color: colours.faint, size: 8, symbol: "circle-open" }, colours, rest.length <= MOST_BARS),
+    line(known.filter((point) => edge.has(point.trial)), choice, colours),
     markers(best, choice, "on the front", colourOf(best, choice, colours), colours),
     ...special.filter(([number]) => number !== null && number !== undefined).map(([number, name, symbol, colour]) =>
       markers(known.filter((point) => point.trial === number), choice, name, { color: colour, size: 19, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
@@ -109,7 +113,7 @@ function errors(points, name, colours) {
 
 function line(points, choice, colours) {
   const sorted = [...points].sort((a, b) => a.values[choice.x].value - b.values[choice.x].value);
-  return { type: "scatter", mode: "lines", showlegend: false, hoverinfo: "skip", line: { color: colours.accent, width: 1.5, dash: "dot" }, x: sorted.map((point) => point.values[choice.x].value), y: sorted.map((point) => point.values[choice.y].value) };
+  return { type: "scatter", mode: "lines", name: "front of the two axes", hoverinfo: "skip", line: { color: colours.accent, width: 1.5, dash: "dot" }, x: sorted.map((point) => point.values[choice.x].value), y: sorted.map((point) => point.values[choice.y].value) };
 }
 
 function colourOf(points, choice, colours) {

@@ -1,7 +1,7 @@
 // Which parameter decided, and how the score went along each.
 
 import { get, studyPath } from "../api.js";
-import { chartPlace, draw, palette } from "../charts.js";
+import { chartPlace, draw, MOST_BARS, palette } from "../charts.js";
 import { fill, h } from "../dom.js";
 import { gain } from "../format.js";
 import { applied, flagNames } from "./quantities.js";
@@ -45,7 +45,7 @@ function slice(trials, name) {
   return {
     traces: [{
       type: "scatter", mode: "markers", marker: { color: colours.accent, size: 9 }, x: rows.map((trial) => number ? applied(trial, name) : String(applied(trial, name))), y: rows.map((trial) => 100 * Math.expm1(trial.score.value)),
-      error_y: { type: "data", symmetric: false, color: colours.faint, thickness: 1, width: 3, array: rows.map((t) => 100 * (Math.exp(t.score.high ?? t.score.value) - Math.exp(t.score.value))), arrayminus: rows.map((t) => 100 * (Math.exp(t.score.value) - Math.exp(t.score.low ?? t.score.value))) },
+      error_y: rows.length > MOST_BARS ? undefined : { type: "data", symmetric: false, color: colours.faint, thickness: 1, width: 3, array: rows.map((t) => 100 * (Math.exp(t.score.high ?? t.score.value) - Math.exp(t.score.value))), arrayminus: rows.map((t) => 100 * (Math.exp(t.score.value) - Math.exp(t.score.low ?? t.score.value))) },
       text: rows.map((trial) => `Trial ${trial.number}: ${gain(trial.score.value)}`), hovertemplate: "%{text}<extra></extra>",
     }],
     layout: { xaxis: { title: name, type: number && name.startsWith("max-") ? "log" : number ? "linear" : "category" }, yaxis: { title: "Against the baseline (%)" }, margin: { l: 60, r: 10, t: 6, b: 44 } },

@@ -10,6 +10,14 @@ const Y = "max-num-batched-tokens";
 const POWERS = [1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144];
 const FACET = "enable-chunked-prefill";
 
+const BASELINE = (trial) => trial.number === 0;
+const SYMBOLS = { complete: "circle", infeasible: "x", pruned: "triangle-up" };
+const KINDS = [
+  ["circle", 15, BASELINE],
+  ...Object.entries(SYMBOLS).map(([state, symbol]) => [symbol, 11, (trial) => !BASELINE(trial) && trial.state === state]),
+  ["circle-open", 11, (trial) => !BASELINE(trial) && !(trial.state in SYMBOLS)],
+];
+
 export function spaceMapCard(reference, trials) {
   const place = chartPlace("Configurations tried: max-num-seqs against max-num-batched-tokens, coloured by score; the list of trials holds the same");
   async function show() {
@@ -33,7 +41,9 @@ function figure(all) {
   const layout = { showlegend: false, grid: { rows: 1, columns: Math.max(used.length, 1), pattern: "independent" } };
   used.forEach(([rows, title], i) => {
     const suffix = i === 0 ? "" : String(i + 1);
-    traces.push(cloud(rows, `x${suffix}`, `y${suffix}`, reach, colours, i === used.length - 1));
+    const clouds = KINDS.map(([symbol, size, holds]) => rows.filter(holds).length ? cloud(rows.filter(holds), symbol, size, suffix, reach, colours) : null).filter(Boolean);
+    if (i === used.length - 1 && clouds.length) clouds[0].marker.showscale = true;
+    traces.push(...clouds);
     layout[`xaxis${suffix}`] = { type: "log", title: X, tickvals: POWERS, range: span(placed, X) };
     layout[`yaxis${suffix}`] = { type: "log", title: i === 0 ? Y : "", tickvals: POWERS, range: span(placed, Y), showticklabels: i === 0 };
     annotations.push({ text: title, xref: `x${suffix} domain`, yref: `y${suffix} domain`, x: 0.5, y: 1.02, showarrow: false, yanchor: "bottom", font: { color: colours.muted } });
@@ -47,16 +57,15 @@ function span(trials, name) {
   return values.length ? [Math.min(...values) - 0.15, Math.max(...values) + 0.15] : undefined;
 }
 
-function cloud(rows, xaxis, yaxis, reach, colours, scale) {
-  const symbols = { complete: "circle", infeasible: "x", pruned: "triangle-up" };
+/** One trace draws one symbol: a thousand points with a symbol each take Plotly a second. */
+function cloud(rows, symbol, size, suffix, reach, colours) {
   return {
-    type: "scatter", mode: "markers", xaxis, yaxis,
+    type: "scatter", mode: "markers", xaxis: `x${suffix}`, yaxis: `y${suffix}`,
     x: rows.map((trial) => applied(trial, X)), y: rows.map((trial) => applied(trial, Y)), customdata: rows.map((trial) => trial.number),
     text: rows.map((trial) => `Trial ${trial.number}: ${trial.state === "infeasible" ? trial.failure_class ?? "infeasible" : trial.score ? gain(trial.score.value) : trial.state}`), hovertemplate: "%{text}<br>%{x} sequences, %{y} tokens<extra></extra>",
     marker: {
-      size: rows.map((trial) => trial.number === 0 ? 15 : 11), symbol: rows.map((trial) => symbols[trial.state] ?? "circle-open"),
-      color: rows.map((trial) => trial.state === "infeasible" ? -reach : trial.score?.value ?? 0), cmin: -reach, cmax: reach,
-      colorscale: [[0, colours.bad], [0.5, colours.faint], [1, colours.good]], showscale: scale,
+      size, symbol, color: rows.map((trial) => trial.state === "infeasible" ? -reach : trial.score?.value ?? 0), cmin: -reach, cmax: reach,
+      colorscale: [[0, colours.bad], [0.5, colours.faint], [1, colours.good]],
       colorbar: { title: { text: "score (ln)", side: "right" }, thickness: 12, outlinewidth: 0 }, line: { width: 1, color: colours.surface },
     },
   };
