@@ -14,8 +14,6 @@ from tuner.domain.states import StudyState
 from tuner.store import schema
 
 LARGE = "large"
-EVENTS_PER_TRIAL = 7
-"""What `add_trial` tells: proposed, started, launching, ended, state, score and the like."""
 
 
 def seed(state: Path, trials: int, others: int) -> str:

@@ -54,13 +54,20 @@ _GAUGES = (EngineMetric.RUNNING, EngineMetric.WAITING, EngineMetric.KV_USAGE)
 def _counters(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Rows of cumulated counters after the last step that had ended by each moment."""
     steps = run.run.steps
-    ended = np.searchsorted(steps.start_s + steps.duration_s, moments, side="right")
     columns = (steps.preempted, steps.emitted, steps.prefill_tokens)
-    preempted, emitted, looked_up = (
-        np.concatenate(([0], np.cumsum(column)))[ended] for column in columns
-    )
+    preempted, emitted, looked_up = (_by_step(run, column, moments) for column in columns)
     counters = (preempted, emitted, _prompts_read(run, moments), looked_up)
     return np.stack(counters, axis=1).astype(np.float64)
+
+
+def _by_step(
+    run: SegmentRun, column: npt.NDArray[np.int64], moments: npt.NDArray[np.float64]
+) -> npt.NDArray[np.int64]:
+    """The column's sum over the steps that had ended by each moment."""
+    steps = run.run.steps
+    ended = np.searchsorted(steps.start_s + steps.duration_s, moments, side="right")
+    total: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(column)))[ended]
+    return total
 
 
 def _prompts_read(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -96,7 +103,7 @@ def _gauges(run: SegmentRun, moments: npt.NDArray[np.float64]) -> npt.NDArray[np
 def preemptions_in_window(run: SegmentRun, period_s: float) -> int:
     """What `tuner.telemetry.window` reads of the series, for those who only need this number."""
     moments = np.arange(0.0, run.end_s + period_s, period_s)
-    counted = _counters(run, moments)[:, 0]
-    begin_s = run.segment.warmup_s
-    first, last = np.interp((begin_s, begin_s + run.segment.window_s), moments, counted)
+    counted = _by_step(run, run.run.steps.preempted, moments)
+    window_s = run.segment.warmup_s, run.segment.window_end_s
+    first, last = np.interp(window_s, moments, counted)
     return round(float(last - first))

@@ -60,7 +60,7 @@ def at_speed(hardware: Hardware, speed: float) -> Hardware:
 def run_segment(launch: Launch, segment: Segment) -> SegmentRun:
     """Serve a segment on an engine that started, until the generator would stop."""
     closed = isinstance(segment, ClosedLoopSegment)
-    last_s = segment.warmup_s + segment.window_s
+    last_s = segment.window_end_s
     if isinstance(segment, OpenLoopSegment):
         last_s += segment.drain_s
     planned = segment.requests[: _likely_needed(segment)]
@@ -136,7 +136,7 @@ _CONVERTED = _Converted()
 def _open_loop_end_s(segment: Segment, run: SimulatedRun, last_s: float) -> float:
     """The generator stops as soon as every measured request has ended."""
     due_s = np.array([r.due_s for r in segment.requests], dtype=np.float64)
-    window_end_s = segment.warmup_s + segment.window_s
+    window_end_s = segment.window_end_s
     measured = (due_s >= segment.warmup_s) & (due_s < window_end_s)
     if not run.finished[measured].all():
         return last_s

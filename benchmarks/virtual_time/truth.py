@@ -183,7 +183,7 @@ def _latency(run: SegmentRun) -> LatencySegment:
     segment, records = run.segment, run.records
     if not isinstance(segment, OpenLoopSegment):
         raise TypeError("latency is measured in an open loop")
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     measured = (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
     cap_ms = (segment.drain_s or segment.window_s) * 1000
     tpot = tpot_ms(records)
@@ -209,7 +209,7 @@ def _latency(run: SegmentRun) -> LatencySegment:
 
 def _capacity(run: SegmentRun) -> CapacitySegment:
     segment, records = run.segment, run.records
-    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    start_s, end_s = segment.warmup_s, segment.window_end_s
     tokens = float(tokens_within(records, start_s, end_s, 1)[0])
     ended = (records.ended_s >= start_s) & (records.ended_s < end_s)
     completed = int(np.count_nonzero(records.completed & ended))

@@ -44,7 +44,7 @@ def under_slo(
     """
     if slo is None:
         return replace(summary, slo_attainment=None, goodput_per_s=None)
-    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    start_s, end_s = segment.warmup_s, segment.window_end_s
     measured = (records.due_s >= start_s) & (records.due_s < end_s)
     share = attainment_of(records, measured, slo, seed)
     goodput = None if share is None else goodput_of(share, summary.offered_per_s)

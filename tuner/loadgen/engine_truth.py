@@ -53,7 +53,7 @@ def truth_check(result: SegmentResult, salt: int, truth: EngineTruth) -> TruthCh
     segment, records = result.segment, result.records
     if not isinstance(segment, OpenLoopSegment):
         raise TypeError("TTFT is measured in an open loop")
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     rows = np.flatnonzero((records.due_s >= segment.warmup_s) & (records.due_s < end_s))
     cap_ms = (segment.drain_s or segment.window_s) * 1000
     ours_ms = np.fmin(ttft_from_due_ms(records), cap_ms)

@@ -126,13 +126,13 @@ def _running_verdicts(segment: Segment, run: SegmentRun) -> RunningVerdicts | No
 def _phase(segment: Segment, elapsed_s: float) -> str:
     if elapsed_s < segment.warmup_s:
         return "warmup"
-    return "window" if elapsed_s < segment.warmup_s + segment.window_s else "drain"
+    return "window" if elapsed_s < segment.window_end_s else "drain"
 
 
 def total_s(segment: Segment) -> float:
     """Engine time from the segment's first moment to its latest possible end."""
     drain_s = segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0
-    return segment.warmup_s + segment.window_s + drain_s
+    return segment.window_end_s + drain_s
 
 
 def _report(

@@ -23,7 +23,7 @@ def implied_hit_rate(result: SegmentResult, asked: float | None) -> float:
     planned = {request.index: request for request in segment.requests}
     sent = np.argsort(records.sent_s, kind="stable")[: int(np.count_nonzero(records.sent))]
     shared = np.array(shared_tokens(planned[int(records.index[row])].blocks for row in sent))
-    begin_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    begin_s, end_s = segment.warmup_s, segment.window_end_s
     sent_s, first_s = records.sent_s[sent], records.first_s[sent]
     if asked:
         late = ~(first_s < begin_s - COUNTED_APART_S) & (sent_s < end_s + COUNTED_APART_S)

@@ -145,7 +145,7 @@ def _send_lags_s(result: SegmentResult) -> FloatArray:
     segment, records = result.segment, result.records
     if not isinstance(segment, OpenLoopSegment):
         return np.empty(0, dtype=np.float64)
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     chosen = records.sent & (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
     return np.asarray((records.sent_s - records.due_s)[chosen], dtype=np.float64)
 
@@ -172,7 +172,7 @@ def _sent_over_offered(segments: Sequence[SegmentResult]) -> float | None:
     for result in segments:
         segment, records = result.segment, result.records
         if isinstance(segment, OpenLoopSegment):
-            end_s = segment.warmup_s + segment.window_s
+            end_s = segment.window_end_s
             due = (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
             in_time = due & (records.sent_s - records.due_s < segment.window_s / 100)
             late, count = due & records.sent & ~in_time, np.count_nonzero(due)

@@ -126,7 +126,7 @@ def _count(processes: int) -> str:
 def _wall_rates(result: SegmentResult, time_scale: float) -> tuple[float, float]:
     """Frames that arrived and requests that left, per second of wall time, in the window."""
     segment, records = result.segment, result.records
-    begin_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    begin_s, end_s = segment.warmup_s, segment.window_end_s
     frames = np.count_nonzero((records.frame_s >= begin_s) & (records.frame_s < end_s))
     sent_s = records.due_s if isinstance(segment, OpenLoopSegment) else records.sent_s
     sent = np.count_nonzero((sent_s >= begin_s) & (sent_s < end_s))

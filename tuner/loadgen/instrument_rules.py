@@ -113,7 +113,7 @@ def foreign_reasons(
         if theirs is None:
             continue
         records, start_s = result.records, result.segment.warmup_s
-        end_s = start_s + result.segment.window_s
+        end_s = result.segment.window_end_s
         begun = (records.first_s >= start_s) & (records.first_s < end_s)  # NaN: never begun
         ours = float(records.prompt_tokens[begun].sum())
         longest = float(records.prompt_tokens.max(initial=0))
@@ -137,7 +137,7 @@ def clock_reasons(
         return
     for result, window in zip(segments, engine_windows, strict=True):
         start_s = result.segment.warmup_s
-        end_s = start_s + result.segment.window_s
+        end_s = result.segment.window_end_s
         open_loop = isinstance(result.segment, OpenLoopSegment)
         first_ms = first_token_mean_ms(result.records, start_s, end_s) if open_loop else None
         gap_ms = token_gap_mean_ms(result.records, start_s, end_s)

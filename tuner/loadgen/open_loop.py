@@ -26,7 +26,7 @@ class OpenLoopRun(SegmentRun):
     def __init__(self, segment: OpenLoopSegment, settings: RunSettings) -> None:
         super().__init__(segment, settings)
         self._requests = segment.requests
-        self._drain_end_s = segment.warmup_s + segment.window_s + segment.drain_s
+        self._drain_end_s = segment.window_end_s + segment.drain_s
         self._measured_left = sum(self._is_measured(request) for request in segment.requests)
         self._measured_done = asyncio.Event()
         self._turns = Turns(segment.requests)

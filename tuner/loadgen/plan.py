@@ -52,6 +52,11 @@ class OpenLoopSegment:
     """Where given, the generator tells of each measured request as soon as it is certain whether
     it meets this."""
 
+    @property
+    def window_end_s(self) -> float:
+        """When the window closes, from the segment's start."""
+        return self.warmup_s + self.window_s
+
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoopSegment:
@@ -61,6 +66,11 @@ class ClosedLoopSegment:
     concurrency: int
     warmup_s: float
     window_s: float
+
+    @property
+    def window_end_s(self) -> float:
+        """When the window closes, from the segment's start."""
+        return self.warmup_s + self.window_s
 
 
 Segment = OpenLoopSegment | ClosedLoopSegment

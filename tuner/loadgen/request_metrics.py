@@ -61,8 +61,8 @@ def itl_ms(records: Records, chosen: BoolArray) -> FloatArray:
 
 def first_token_mean_ms(records: Records, start_s: float, end_s: float) -> float | None:
     """Mean of t_1 - t_sent of the first tokens that came within [start_s, end_s)."""
-    came = (records.first_s >= start_s) & (records.first_s < end_s)
-    return float(ttft_from_send_ms(records)[came].mean()) if came.any() else None
+    first_ms = _first_tokens_ms(records, start_s, end_s)
+    return float(first_ms.mean()) if first_ms.size else None
 
 
 def first_token_edge_ms(records: Records, start_s: float, end_s: float) -> float:
@@ -71,10 +71,13 @@ def first_token_edge_ms(records: Records, start_s: float, end_s: float) -> float
     The engine's counters are read about once a second, so whose first token came near an end of the
     window may be counted there and not here: two requests, each off by the range of all.
     """
+    first_ms = _first_tokens_ms(records, start_s, end_s)
+    return float(2.0 * np.ptp(first_ms) / first_ms.size) if first_ms.size else 0.0
+
+
+def _first_tokens_ms(records: Records, start_s: float, end_s: float) -> FloatArray:
     came = (records.first_s >= start_s) & (records.first_s < end_s)
-    if not came.any():
-        return 0.0
-    return float(2.0 * np.ptp(ttft_from_send_ms(records)[came]) / came.sum())
+    return ttft_from_send_ms(records)[came]
 
 
 def token_gap_mean_ms(records: Records, start_s: float, end_s: float) -> float | None:

@@ -56,7 +56,7 @@ class SegmentRun(ABC):
         self.settings = settings
         self.log = RequestLog(segment.requests)
         self.start_s = float("inf")
-        self._window = (segment.warmup_s, segment.warmup_s + segment.window_s)
+        self._window = (segment.warmup_s, segment.window_end_s)
         self._monitor = LoopMonitor()
         self._health: GeneratorHealth | None = None
         self._given_up: str | None = None

@@ -37,6 +37,18 @@ ROUNDING = 1e-18
 """Variance that is none: equal values that were computed differently."""
 
 
+def wald_log_ratio(bad: int, good: int, held: float, failed: float) -> float:
+    """Log likelihood of so many bad and good requests where the share `failed` of them is bad, over
+    that where the share `held` is."""
+    if_bad, if_good = math.log(failed / held), math.log((1 - failed) / (1 - held))
+    return bad * if_bad + good * if_good
+
+
+def wald_boundary(error: float) -> float:
+    """Log likelihood ratio beyond which, on either side, a test errs with this probability."""
+    return math.log((1 - error) / error)
+
+
 class Verdict(Enum):
     HOLDS = "holds"
     FAILS = "fails"
@@ -82,19 +94,11 @@ class AttainmentTest:
     @property
     def boundary(self) -> float:
         """Log likelihood ratio at which the test ends, on either side."""
-        return math.log((1 - self.error) / self.error)
+        return wald_boundary(self.error)
 
     @property
     def _tolerance(self) -> float:
         return max(1 - self.target, SMALLEST_TOLERANCE)
-
-    @property
-    def _if_bad(self) -> float:
-        return math.log(self.bad_share_failed / self.bad_share_held)
-
-    @property
-    def _if_good(self) -> float:
-        return math.log((1 - self.bad_share_failed) / (1 - self.bad_share_held))
 
     def first_decision(self, strain: FloatArray, fewest: int = 0) -> Evidence:
         """The first look at `fewest` requests or more at which the test ends.
@@ -112,7 +116,8 @@ class AttainmentTest:
         """What all these requests say, whatever was seen before."""
         count, good = int(strain.size), int(np.count_nonzero(strain <= 1))
         inflation = max(memory(strain), memory((strain > 1).astype(np.float64)))
-        log_ratio = ((count - good) * self._if_bad + good * self._if_good) / inflation
+        shares = self.bad_share_held, self.bad_share_failed
+        log_ratio = wald_log_ratio(count - good, good, *shares) / inflation
         verdict = Verdict.OPEN
         if log_ratio >= self.boundary:
             verdict = Verdict.FAILS

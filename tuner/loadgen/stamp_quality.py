@@ -20,7 +20,7 @@ def coalesced_share(segments: Sequence[SegmentResult]) -> float | None:
         ends_s = records.frame_s[1:]
         owner = records.frame_request
         chosen = (owner[1:] == owner[:-1]) & (ends_s >= start_s)
-        chosen &= ends_s < start_s + result.segment.window_s
+        chosen &= ends_s < result.segment.window_end_s
         gaps_s = np.diff(records.frame_s)[chosen]
         following += int(gaps_s.size)
         together += int(np.count_nonzero(gaps_s < SAME_READ_S))

@@ -58,7 +58,7 @@ def latency_segment(
     segment, records = result.segment, result.records
     if not isinstance(segment, OpenLoopSegment):
         raise TypeError("latency is measured in an open loop")
-    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    start_s, end_s = segment.warmup_s, segment.window_end_s
     measured = (records.due_s >= start_s) & (records.due_s < end_s)
     sent_in_window = (records.sent_s >= start_s) & (records.sent_s < end_s)
     cap_ms = (segment.drain_s or segment.window_s) * 1000
@@ -100,7 +100,7 @@ def capacity_segment(
     segment, records = result.segment, result.records
     if not isinstance(segment, ClosedLoopSegment):
         raise TypeError("capacity is measured in a closed loop")
-    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    start_s, end_s = segment.warmup_s, segment.window_end_s
     sent = (records.sent_s >= start_s) & (records.sent_s < end_s)
     over = (records.ended_s >= start_s) & (records.ended_s < end_s)
     over |= records.outcome == Outcome.UNFINISHED
@@ -124,7 +124,7 @@ def capacity_segment(
 
 
 def _steady(records: Records, segment: ClosedLoopSegment) -> SteadyState:
-    start_s, end_s = segment.warmup_s, segment.warmup_s + segment.window_s
+    start_s, end_s = segment.warmup_s, segment.window_end_s
     bins = _bins(segment.window_s)
     found = settling(tokens_within(records, start_s, end_s, bins))
     truncated_s = found.skipped * segment.window_s / bins

@@ -139,7 +139,7 @@ class VerdictSequence:
 
 def _measured_rows(segment: OpenLoopSegment) -> list[int]:
     """Those due in the window, in that order."""
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     rows = [
         row
         for row, request in enumerate(segment.requests)

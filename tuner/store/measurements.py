@@ -27,11 +27,6 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def of_attempt(self, attempt_id: int) -> MeasurementRecord | None:
-        """What the attempt measured; None when it measured nothing."""
-        row = self._session.execute(_joined().where(AttemptRow.id == attempt_id)).one_or_none()
-        return None if row is None else measurement_record(*row)
-
     def of_attempts(self, attempt_ids: Sequence[int]) -> Mapping[int, MeasurementRecord]:
         """What each of these attempts measured; those that measured nothing are left out."""
         found: dict[int, MeasurementRecord] = {}

@@ -31,7 +31,7 @@ def abort_watch(
     if bar is None or not isinstance(latency, OpenLoopSegment):
         return _see_nothing
     look = Look.of(latency)
-    whole_s = sum(segment.warmup_s + segment.window_s for segment in segments)
+    whole_s = sum(segment.window_end_s for segment in segments)
 
     def watch(progress: LoadProgress) -> None:
         if progress.segment != 0 or progress.prefix is None:

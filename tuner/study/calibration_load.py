@@ -96,7 +96,7 @@ def read_rung(result: SegmentResult, workload: Workload) -> Rung:
     segment, records = result.segment, result.records
     if not isinstance(segment, ClosedLoopSegment):
         raise TypeError("capacity is probed in a closed loop")
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     prompts, outputs = _work(records, end_s)
     prompt_mean = float(workload.prompt_tokens.mean())
     output_mean = float(workload.output_tokens.mean())
@@ -203,7 +203,7 @@ def read_steps(stairs: Staircase, result: LoadResult, series: MetricSeries) -> t
     """What each step showed, its settling apart."""
     (measured,) = result.segments
     records, segment = measured.records, stairs.segment
-    end_s = segment.warmup_s + segment.window_s + segment.drain_s
+    end_s = segment.window_end_s + segment.drain_s
     first_s = np.where(np.isnan(records.first_s), end_s, records.first_s)
     waits_s: FloatArray = first_s - records.due_s
     steps = []

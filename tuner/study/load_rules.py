@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.loadgen.records import FloatArray
+from tuner.loadgen.sprt import wald_boundary, wald_log_ratio
 
 BACKLOG_ERRORS = 3.0
 """Standard deviations by which the backlog must have grown. It is looked at again and again, so
@@ -59,7 +60,5 @@ def dispersion(due_s: FloatArray) -> float:
 
 def too_many_failures(ended: int, failed: int) -> bool:
     """Wald's test on the share of requests that ended badly: whether it is plainly too high."""
-    good = ended - failed
-    ratio = failed * math.log(FAILURES_FAILED / FAILURES_HELD)
-    ratio += good * math.log((1 - FAILURES_FAILED) / (1 - FAILURES_HELD))
-    return ratio >= math.log((1 - FAILURES_ERROR) / FAILURES_ERROR)
+    ratio = wald_log_ratio(failed, ended - failed, FAILURES_HELD, FAILURES_FAILED)
+    return ratio >= wald_boundary(FAILURES_ERROR)

@@ -119,7 +119,7 @@ class ProbeWatch:
     def finished(self, result: SegmentResult) -> RateProbe:
         """The verdict of a probe that was run to its end, from its records."""
         segment, records = self._segment, result.records
-        end_s = segment.warmup_s + segment.window_s
+        end_s = segment.window_end_s
         measured = (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
         if segment.slo is None:
             raise ValueError("a rate is tried against an SLO")

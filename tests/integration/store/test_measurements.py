@@ -33,7 +33,7 @@ def test_a_measurement_comes_back_exactly(
         attempt_id = measure(work, study_id, 0, measured)
 
     with store.reading() as work:
-        record = work.measurements.of_attempt(attempt_id)
+        record = work.measurements.of_attempts([attempt_id]).get(attempt_id)
     assert record is not None
     assert record.measurement == measured
     assert record.valid
@@ -46,7 +46,7 @@ def test_an_attempt_that_measured_nothing_has_none(store: Store, study_id: int) 
         attempt = work.attempts.start(study_id, 0, new_attempt())
         work.attempts.end(attempt.id, AttemptEnd(AttemptOutcome.LOST))
 
-        assert work.measurements.of_attempt(attempt.id) is None
+        assert work.measurements.of_attempts([attempt.id]).get(attempt.id) is None
         assert work.measurements.of_study(study_id) == ()
 
 
@@ -56,7 +56,7 @@ def test_an_invalid_measurement_is_kept_and_marked(store: Store, study_id: int) 
         attempt = work.attempts.start(study_id, 0, new_attempt())
         end = AttemptEnd(AttemptOutcome.INVALID, measurement=measurement(valid=False))
         work.attempts.end(attempt.id, end)
-        record = work.measurements.of_attempt(attempt.id)
+        record = work.measurements.of_attempts([attempt.id]).get(attempt.id)
 
     assert record is not None
     assert not record.valid

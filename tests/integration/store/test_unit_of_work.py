@@ -34,7 +34,7 @@ def test_finishing_a_trial_is_one_change(
     assert finished.state is TrialState.COMPLETE
     with store.reading() as work:
         assert work.attempts.get(attempt.id).outcome is AttemptOutcome.MEASURED
-        record = work.measurements.of_attempt(attempt.id)
+        record = work.measurements.of_attempts([attempt.id]).get(attempt.id)
     assert record is not None
     assert record.measurement == MEASURED.measurement
     assert [event.kind for event in store.events_after(study_id, told)] == [
@@ -61,7 +61,7 @@ def test_if_any_part_fails_nothing_is_stored(
 
     with store.reading() as work:
         assert work.attempts.get(attempt.id).outcome is AttemptOutcome.RUNNING
-        assert work.measurements.of_attempt(attempt.id) is None
+        assert work.measurements.of_attempts([attempt.id]).get(attempt.id) is None
         assert work.trials.get(study_id, 0).state is TrialState.LAUNCHING
     assert len(store.events_after(study_id, 0)) == told
 

@@ -180,7 +180,7 @@ def _send_lag_p99_ms(measured: SegmentResult) -> float | None:
     records, segment = measured.records, measured.segment
     if not isinstance(segment, OpenLoopSegment):
         return None
-    end_s = segment.warmup_s + segment.window_s
+    end_s = segment.window_end_s
     chosen = records.sent & (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
     lag_s = (records.sent_s - records.due_s)[chosen]
     return quantile(lag_s, 0.99) * 1000 if lag_s.size else float("inf")
