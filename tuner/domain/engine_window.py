@@ -43,3 +43,6 @@ class EngineWindow:
 
     restarted: bool = False
     """A counter fell: the engine was started anew within the window."""
+
+    cut_off: bool = False
+    """The engine has counters, and they were not read before and after the window."""

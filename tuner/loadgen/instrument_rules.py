@@ -175,6 +175,8 @@ def segment_reasons(
             yield f"the engine used up all {len(result.segment.requests)} requests of the list"
     if any(window.restarted for window in engine_windows):
         yield "the engine's counters fell back: it was started anew during the load"
+    if any(window.cut_off for window in engine_windows):
+        yield "the engine's counters could not be read before and after the window"
 
 
 def step_reasons(

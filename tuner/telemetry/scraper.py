@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+import time
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -13,6 +14,9 @@ from tuner.telemetry.exposition import EngineSnapshot, parse_exposition
 from tuner.telemetry.series import MetricSeries, Scrape
 
 TIMEOUT_S = 5.0
+LAST_TRIES = 4
+"""Readings tried at the end of a load: on the last one hangs whether its window can be read."""
+LAST_PAUSE_S = 0.25
 LARGEST_BODY_BYTES = 16 * 2**20
 
 
@@ -59,6 +63,7 @@ class MetricsScraper:
         self._period_s = period_s
         self._clock = clock
         self._stop = threading.Event()
+        self._last_tries = 1
         self._lock = threading.Lock()
         self._scrapes: list[Scrape] = []
         self._thread = threading.Thread(target=self._run, name="metrics-scraper", daemon=True)
@@ -73,7 +78,11 @@ class MetricsScraper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take a last scrape, so that the series reaches over the end of the load, and stop."""
+        """Take a last scrape, so that the series reaches over the end of the load, and stop.
+
+        After a load that came to its end, one that fails is tried again.
+        """
+        self._last_tries = LAST_TRIES if kind is None else 1
         self._stop.set()
         self._thread.join()
 
@@ -95,10 +104,14 @@ class MetricsScraper:
             missed = int((self._clock.monotonic() - due_s) / self._period_s)
             due_s += (missed + 1) * self._period_s
             self._stop.wait(max(0.0, due_s - self._clock.monotonic()))
-        self._scrape()
+        for left in reversed(range(self._last_tries)):
+            if self._scrape() or not left:
+                break
+            time.sleep(LAST_PAUSE_S)
         self._endpoint.close()
 
-    def _scrape(self) -> None:
+    def _scrape(self) -> bool:
+        """Whether the engine answered."""
         before_s = self._clock.monotonic()
         try:
             values = self._endpoint.read().values
@@ -111,3 +124,4 @@ class MetricsScraper:
         scrape = Scrape(middle_s, self._clock.now().timestamp(), values, error)
         with self._lock:
             self._scrapes.append(scrape)
+        return error is None

@@ -57,6 +57,18 @@ class MetricSeries:
             if after[0] >= start_s and before[0] <= end_s
         )
 
+    def reaches_over(self, start_s: float, end_s: float) -> bool:
+        """Whether counters were read at or before `start_s` and at or after `end_s`.
+
+        True for an engine that has none: there is nothing to read.
+        """
+        read = [
+            scrape.monotonic_s
+            for scrape in self.scrapes
+            if any(SOURCES[metric].is_counter for metric in scrape.values if metric in SOURCES)
+        ]
+        return not read or (read[0] <= start_s and read[-1] >= end_s)
+
     def peak(self, gauge: EngineMetric, start_s: float, end_s: float) -> float | None:
         """Largest value scraped within [start_s, end_s]; None when there is none."""
         return max(self._within(gauge, start_s, end_s), default=None)

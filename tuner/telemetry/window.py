@@ -30,6 +30,7 @@ def engine_window(series: MetricSeries, start_s: float, end_s: float) -> EngineW
         gpu_memory_peak_gib=series.peak(EngineMetric.GPU_MEMORY_GIB, start_s, end_s),
         gpu_power_w=series.mean(EngineMetric.GPU_POWER_W, start_s, end_s),
         restarted=was_restarted(series, start_s, end_s),
+        cut_off=not series.reaches_over(start_s, end_s),
     )
 
 

@@ -264,6 +264,12 @@ def test_an_engine_that_was_started_anew_is_found_out() -> None:
     assert "started anew" in reason
 
 
+def test_a_window_whose_counters_were_not_read_at_both_ends_is_refused() -> None:
+    """Its preemptions would be unknown, and an unknown penalty would be none."""
+    (reason,) = judge(sent_late(0.001), windows=(EngineWindow(cut_off=True),)).reasons
+    assert "could not be read before and after" in reason
+
+
 def test_what_was_not_measured_is_none() -> None:
     verdict = judge(result_of(closed_segment(), [], health=None))
     assert verdict.send_lag_p50_ms is None

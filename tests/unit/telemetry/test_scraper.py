@@ -10,7 +10,7 @@ import pytest
 
 from tuner.domain.clock import SystemClock
 from tuner.telemetry.exposition import EngineMetric
-from tuner.telemetry.scraper import MetricsEndpoint, MetricsScraper
+from tuner.telemetry.scraper import LAST_TRIES, MetricsEndpoint, MetricsScraper
 
 PATIENCE_S = 60.0
 
@@ -120,6 +120,23 @@ def test_the_last_scrape_is_taken_after_the_load() -> None:
     assert series.scrapes[-1].monotonic_s >= end_of_load_s
 
 
+def test_a_last_scrape_that_fails_is_taken_again() -> None:
+    """An engine at its limit may refuse one; without it nobody knows what the window counted."""
+    with serving(lambda number: Answer(status=503) if number in (1, 2) else Answer()) as server:
+        with MetricsScraper(server.url, 3600.0, SystemClock()) as scraper:
+            assert server.scraped(1)
+        series = scraper.series()
+    assert [scrape.error is None for scrape in series.scrapes] == [True, False, False, True]
+
+
+def test_a_load_that_was_cut_short_does_not_wait_for_a_last_scrape() -> None:
+    with serving(lambda _: Answer(status=503)) as server:
+        scraper = MetricsScraper(server.url, 3600.0, SystemClock())
+        with pytest.raises(RuntimeError, match="cancelled"), scraper:
+            raise RuntimeError("cancelled")
+    assert 1 <= len(scraper.series().gaps) <= 2
+
+
 def test_stopping_does_not_wait_for_the_period() -> None:
     with serving() as server, MetricsScraper(server.url, 3600.0, SystemClock()):
         assert server.scraped(1)
@@ -149,7 +166,7 @@ def test_an_engine_that_is_gone_makes_gaps_only() -> None:
     with MetricsScraper(url, 3600.0, SystemClock()) as scraper:
         pass
     series = scraper.series()
-    assert len(series.gaps) == len(series.scrapes) >= 1
+    assert len(series.gaps) == len(series.scrapes) > LAST_TRIES
     assert "ConnectionRefusedError" in (series.gaps[0].error or "")
 
 

@@ -144,3 +144,19 @@ def test_a_step_counted_late_cannot_make_more_than_all_of_the_time_busy() -> Non
 
 def test_utilisation_that_nobody_measured_is_unknown() -> None:
     assert engine_window(MetricSeries((scrape(0, running=1),)), 0, 1).gpu_utilization is None
+
+
+@pytest.mark.parametrize(
+    ("read_at_s", "cut_off"),
+    [((0, 5, 10), False), ((0, 5), True), ((1, 5, 10), True), ((), False)],
+    ids=["over both ends", "not after the end", "not before the start", "no counter at all"],
+)
+def test_counters_that_do_not_reach_over_the_window_are_said_to_be_cut_off(
+    read_at_s: tuple[float, ...], cut_off: bool
+) -> None:
+    counted = [scrape(at_s, generation_tokens=at_s) for at_s in read_at_s]
+    gaps = [scrape(at_s, running=1) for at_s in (0, 10)]
+    series = MetricSeries(tuple(sorted((*counted, *gaps), key=lambda s: s.monotonic_s)))
+    window = engine_window(series, 0.5, 9.5)
+    assert window.cut_off is cut_off
+    assert (window.generation_tokens is None) is (cut_off or not read_at_s)
