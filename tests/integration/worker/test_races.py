@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,27 @@ from tuner.worker import daemon
 
 STUDIES = 100
 STEPS = 3
+PATIENCE_S = 120.0
+
+
+class Start:
+    """Holds each worker at its first study until the other has one, too: a race needs both."""
+
+    def __init__(self) -> None:
+        self._both = threading.Barrier(2)
+        self._met: set[str] = set()
+
+    def meet(self, worker_id: str) -> None:
+        if worker_id not in self._met:
+            self._met.add(worker_id)
+            self._both.wait(PATIENCE_S)
 
 
 @dataclass
 class BriefDriver:
     """Drives a study by a few fenced writes, and gives every third one back half-way."""
 
+    start: Start
     means: Any
     claim: Any
     spec: Any
@@ -33,6 +50,7 @@ class BriefDriver:
     resting: Any
 
     def drive(self, study: StudyRecord) -> None:
+        self.start.meet(self.claim.worker_id)
         half_way = study.id % 3 == 0 and self.claim.token == 1
         for step in range(1 if half_way else STEPS):
             with self.means.store.writing() as work:
@@ -56,7 +74,7 @@ def test_each_study_is_driven_by_one_worker_at_a_time(
         model = work.studies.get(1)
         for number in range(1, STUDIES):
             work.studies.create(f"s{number}", "d", model.document, origin=StudyOrigin.API)
-    monkeypatch.setattr(daemon, "StudyDriver", BriefDriver)
+    monkeypatch.setattr(daemon, "StudyDriver", partial(BriefDriver, Start()))
     monkeypatch.setattr(daemon, "require_tunable", lambda spec, base_dir, version: None)
     with place.worker(HeldExecutor()) as first, place.worker(HeldExecutor()) as second:
         first.join()
