@@ -10,6 +10,7 @@ from benchmarks.planted_faults.catalogue import FAULTS, PlantedFault
 from benchmarks.planted_faults.running import run_fault
 from tuner.domain.states import AttemptOutcome
 
+MAX_ATTEMPTS = 3
 PLANTED = [fault for fault in FAULTS if fault.name != "nothing"]
 """The control is for the benchmark, on a quiet machine: a busy one disturbs it."""
 
@@ -20,7 +21,13 @@ PLANTED = [fault for fault in FAULTS if fault.name != "nothing"]
 def test_a_planted_fault_is_refused_repeated_or_warned_of(
     fault: PlantedFault, tmp_path: Path
 ) -> None:
-    found = run_fault(fault, tmp_path, time_scale=5.0, repeat=False)
+    """Where it may be measured, with a warning, a disturbed attempt is repeated as in a study."""
+    for number in range(MAX_ATTEMPTS if fault.judged else 1):
+        directory = tmp_path / f"attempt-{number}"
+        directory.mkdir()
+        found = run_fault(fault, directory, time_scale=5.0, repeat=False)
+        if found.outcome != AttemptOutcome.INVALID.value:
+            break
     assert found.as_expected, found
 
 
