@@ -87,7 +87,10 @@ class PrefixSummary:
 
 @dataclass(frozen=True, slots=True)
 class LatencySegment:
-    """Open loop at the study's rate."""
+    """Open loop at the study's rate, or the closed loop of so many users that it asks for.
+
+    Of users, `offered_per_s` is how many requests a second they came to send.
+    """
 
     window_s: float
     offered_per_s: float
@@ -110,7 +113,12 @@ class LatencySegment:
     by_prompt_length: tuple[PromptClass, ...] = ()
     """Short to long; empty where the prompts are too alike to be told apart."""
     prefix: PrefixSummary | None = None
-    """What an early abort compares; None in measurements of older versions."""
+    """What an early abort compares; None in a closed loop, and in measurements of older
+    versions."""
+    concurrency: int | None = None
+    """Users of a closed loop; None: an open loop, in which nobody waits for an answer."""
+    think_s: float | None = None
+    """Their mean pause between an answer and the next request; None: an open loop."""
 
     @property
     def preemptions_per_request(self) -> float | None:

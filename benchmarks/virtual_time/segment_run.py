@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.plan import (
+    OpenLoopSegment,
+    PlannedRequest,
+    Segment,
+    UserLoopSegment,
+)
 from tuner.loadgen.records import Outcome, Records
 from tuner.simulator.engine_model import SimulatedRun, simulate
 from tuner.simulator.hardware import Hardware
@@ -58,26 +63,35 @@ def at_speed(hardware: Hardware, speed: float) -> Hardware:
 
 
 def run_segment(launch: Launch, segment: Segment) -> SegmentRun:
-    """Serve a segment on an engine that started, until the generator would stop."""
-    closed = isinstance(segment, ClosedLoopSegment)
-    last_s = segment.window_end_s
-    if isinstance(segment, OpenLoopSegment):
-        last_s += segment.drain_s
+    """Serve a segment on an engine that started, until the generator would stop.
+
+    Raises ValueError for users who think: the engine model knows no pauses that differ.
+    """
+    if isinstance(segment, UserLoopSegment) and segment.think_s > 0:
+        raise ValueError("users who think cannot be simulated: set arrival.think_s to 0")
+    listed = not isinstance(segment, OpenLoopSegment)
+    last_s = segment.window_end_s + segment.drain_s
     planned = segment.requests[: _likely_needed(segment)]
     run = _simulated(launch, segment, len(planned), last_s)
     if len(planned) < len(segment.requests) and bool((run.entered_s <= last_s).all()):
         planned = segment.requests
         run = _simulated(launch, segment, len(planned), last_s)
-    end_s = last_s if closed else _open_loop_end_s(segment, run, last_s)
+    end_s = _measured_end_s(segment, run, last_s) if segment.drain_s > 0 else last_s
     died = run.out_of_memory and run.end_s <= end_s
     return SegmentRun(
         segment=segment,
         run=run,
-        records=_records(planned, run, end_s, only_sent=closed),
+        records=_records(
+            planned,
+            run,
+            end_s,
+            only_sent=listed,
+            due_at_send=isinstance(segment, UserLoopSegment),
+        ),
         end_s=end_s,
         died=died,
         stalled=run.stalled,
-        list_exhausted=closed and bool((run.entered_s <= end_s).all()),
+        list_exhausted=listed and bool((run.entered_s <= end_s).all()),
     )
 
 
@@ -100,7 +114,7 @@ def _simulated(launch: Launch, segment: Segment, count: int, until_s: float) -> 
         launch.model,
         launch.max_model_len,
         launch.hardware,
-        concurrency=segment.concurrency if isinstance(segment, ClosedLoopSegment) else None,
+        concurrency=None if isinstance(segment, OpenLoopSegment) else segment.concurrency,
         until_s=until_s,
     )
 
@@ -133,9 +147,11 @@ class _Converted:
 _CONVERTED = _Converted()
 
 
-def _open_loop_end_s(segment: Segment, run: SimulatedRun, last_s: float) -> float:
+def _measured_end_s(segment: Segment, run: SimulatedRun, last_s: float) -> float:
     """The generator stops as soon as every measured request has ended."""
-    due_s = np.array([r.due_s for r in segment.requests], dtype=np.float64)
+    due_s = run.entered_s
+    if isinstance(segment, OpenLoopSegment):
+        due_s = np.array([r.due_s for r in segment.requests], dtype=np.float64)
     window_end_s = segment.window_end_s
     measured = (due_s >= segment.warmup_s) & (due_s < window_end_s)
     if not run.finished[measured].all():
@@ -145,7 +161,12 @@ def _open_loop_end_s(segment: Segment, run: SimulatedRun, last_s: float) -> floa
 
 
 def _records(
-    planned: tuple[PlannedRequest, ...], run: SimulatedRun, end_s: float, *, only_sent: bool
+    planned: tuple[PlannedRequest, ...],
+    run: SimulatedRun,
+    end_s: float,
+    *,
+    only_sent: bool,
+    due_at_send: bool,
 ) -> Records:
     sent = run.entered_s <= end_s
     if not only_sent:
@@ -158,6 +179,8 @@ def _records(
     completed = run.finished[rows] & (run.last_token_s[rows] <= end_s)
     outcome = np.where(completed, Outcome.COMPLETED, Outcome.UNFINISHED)
     outcome = np.where(was_sent, outcome, Outcome.NOT_SENT)
+    entered_s = np.where(was_sent, run.entered_s[rows], np.nan)
+    planned_s = np.array([r.due_s for r in chosen], dtype=np.float64)
     any_token = received > 0
     padded = np.append(frame_s, np.nan)
     last_s = np.where(any_token, padded[np.maximum(frame_start[1:] - 1, 0)], np.nan)
@@ -166,8 +189,8 @@ def _records(
         prompt_tokens=np.array([r.prompt_tokens for r in chosen], dtype=np.int64),
         asked_tokens=np.array([r.output_tokens for r in chosen], dtype=np.int64),
         received_tokens=received,
-        due_s=np.array([r.due_s for r in chosen], dtype=np.float64),
-        sent_s=np.where(was_sent, run.entered_s[rows], np.nan),
+        due_s=entered_s if due_at_send else planned_s,
+        sent_s=entered_s,
         first_s=np.where(any_token, padded[frame_start[:-1]], np.nan),
         last_s=last_s,
         ended_s=np.where(completed, last_s, np.where(was_sent, end_s, np.nan)),

@@ -26,7 +26,7 @@ from objectives.measurement import (
 from objectives.score import Objective
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import StudySpec
-from tuner.loadgen.plan import OpenLoopSegment, Segment
+from tuner.loadgen.plan import ClosedLoopSegment, Segment
 from tuner.loadgen.records import FloatArray
 from tuner.loadgen.request_metrics import tokens_within, tpot_ms, ttft_from_due_ms
 from tuner.loadgen.statistics import QUANTILES, quantile
@@ -181,8 +181,8 @@ def bare_measurement(runs: Sequence[SegmentRun], seed: int) -> Measurement:
 
 def _latency(run: SegmentRun) -> LatencySegment:
     segment, records = run.segment, run.records
-    if not isinstance(segment, OpenLoopSegment):
-        raise TypeError("latency is measured in an open loop")
+    if isinstance(segment, ClosedLoopSegment):
+        raise TypeError("latency is not measured in saturation")
     end_s = segment.window_end_s
     measured = (records.due_s >= segment.warmup_s) & (records.due_s < end_s)
     cap_ms = (segment.drain_s or segment.window_s) * 1000

@@ -25,6 +25,7 @@ from tuner.engine.process_launcher import ProcessLauncher
 from tuner.engine.process_tree import ProcessStat, descendants, is_running, read_processes
 from tuner.engine.readiness import LOG_BYTES, wait_until_ready
 from tuner.engine.shared_memory import mapped_segments
+from tuner.loadgen.schedule import rate_arrival
 from tuner.study.attempt import Equipment, run_attempt
 from tuner.study.calibration import LoadCalibration, given_rate
 from tuner.study.checkpoints import no_checkpoint
@@ -109,7 +110,7 @@ def attempt_request(spec: StudySpec, directory: Path, **deadlines: float) -> Att
         vocabulary_size=target.vocabulary_size,
         most_sequences=sequences,
         max_num_seqs=sequences,
-        calibration=given_rate(spec.workload.arrival.rate or 1.0, 16),
+        calibration=given_rate(rate_arrival(spec.workload.arrival).rate or 1.0, 16),
         slo=None,
         deadlines=DeadlinesSpec(**times),
         directory=directory / "attempt",

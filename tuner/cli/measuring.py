@@ -28,6 +28,7 @@ from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome
 from tuner.domain.study_spec import StudySpec
 from tuner.errors import CancelledError, InvalidInputError, NoFeasibleConfigurationError
+from tuner.loadgen.workload import users_of
 from tuner.settings import Settings
 from tuner.study.report import headline
 from tuner.study.scoring import slo_of
@@ -63,6 +64,8 @@ def measure_configuration(
             "--find-max-rate needs objective.slo in the study document",
             hint="objective: {slo: {ttft_ms: 500, tpot_ms: 50}}",
         )
+    if find_max_rate:
+        _refuse_users(spec, "--find-max-rate")
     chosen = with_rate(with_flags(spec, given), rate_per_s)
     with ExitStack() as stack:
         cancellation = stack.enter_context(interruptible())
@@ -114,9 +117,18 @@ def with_rate(spec: StudySpec, rate_per_s: float | None) -> StudySpec:
         return spec
     if not 0 < rate_per_s < float("inf"):
         raise InvalidInputError(f"--rate must be positive, not {rate_per_s}")
+    _refuse_users(spec, "--rate")
     arrival = spec.workload.arrival.model_copy(update={"rate": rate_per_s})
     workload = spec.workload.model_copy(update={"arrival": arrival})
     return spec.model_copy(update={"workload": workload})
+
+
+def _refuse_users(spec: StudySpec, option: str) -> None:
+    if users_of(spec.workload) is not None:
+        raise InvalidInputError(
+            f"{option} needs requests that come at a rate, and a closed loop has none",
+            hint="workload: {arrival: {process: poisson}}",
+        )
 
 
 def document(done: SingleMeasurement) -> dict[str, object]:

@@ -106,6 +106,8 @@ def event_line(event: Event) -> str | None:
     if event.kind is EventKind.NOTICE:
         return f"notice: {payload.get('message')}"
     if event.kind is EventKind.LOAD_CALIBRATED:
+        if payload.get("users") is not None:
+            return f"load: {payload['users']} users in a closed loop"
         return f"load: {payload.get('rate_per_s'):.3g} requests/s"
     if event.kind is EventKind.TRIAL_SKIPPED:
         return f"not launched: {payload.get('reason')}"

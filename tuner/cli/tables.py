@@ -54,14 +54,24 @@ def _study_line(study: Report) -> str:
 
 
 def _load_line(calibration: Report) -> str:
-    rate = f"load: {calibration['rate_per_s']:.3g} requests/s"
     capacity = calibration.get("capacity_per_s")
+    if calibration.get("users") is not None:
+        return _users_line(calibration, capacity)
+    rate = f"load: {calibration['rate_per_s']:.3g} requests/s"
     source = "given" if capacity is None else f"of a capacity of {capacity:.3g} on the baseline"
     if capacity is not None and calibration.get("source") == "given":
         source = f"given; the baseline's capacity is {capacity:.3g}"
     line = f"{rate} ({source}), {calibration['concurrency']} in flight when saturated"
     more = (calibration.get("statement"), _knee_line(calibration))
     return "\n".join([line, *(text for text in more if text)])
+
+
+def _users_line(calibration: Report, capacity: float | None) -> str:
+    more = "" if capacity is None else f"; the baseline's capacity is {capacity:.3g} requests/s"
+    return (
+        f"load: {calibration['users']} users in a closed loop, {calibration['concurrency']} "
+        f"requests in flight when saturated{more}"
+    )
 
 
 def _knee_line(calibration: Report) -> str | None:

@@ -305,6 +305,10 @@ def _objective_faults(values: Values) -> Iterator[Fault]:
     elif mode == "goodput" and not limits:
         hint = "for example slo: {ttft_ms: 500, tpot_ms: 50}"
         yield Fault("objective.mode", "goodput needs objective.slo", hint)
+    if mode == "goodput" and values.text("workload", "arrival", "process") == "closed_loop":
+        message = "goodput looks for the highest rate, and a closed loop has none"
+        hint = "take another arrival.process, such as poisson, or the mode weighted"
+        yield Fault("objective.mode", message, hint)
 
 
 def _ending_faults(values: Values) -> Iterator[Fault]:

@@ -331,18 +331,36 @@ class TraceArrivalSpec(_Arrival):
     """`trace`: recorded gaps and order, so that bursts stay bursts."""
 
 
+class ClosedLoopArrivalSpec(Strict):
+    """So many users, each of whom sends the next request after the answer to the last one."""
+
+    process: Literal["closed_loop"]
+    """`closed_loop`: no rate is chosen; how often requests come is the engine's doing."""
+    concurrency: Annotated[int, Field(ge=1, le=4096)]
+    """Users, each with at most one request in flight."""
+    think_s: NonNegative = 0.0
+    """Mean time from an answer's end to the user's next request, seconds; exponential. It is the
+    pause between turns of a conversation too."""
+
+
 def _poisson_when_untold(data: Any) -> Any:
     if isinstance(data, dict) and "process" not in data:
         return {"process": "poisson", **data}
     return data
 
 
+RateArrivalSpec = (
+    PoissonArrivalSpec | ConstantArrivalSpec | GammaArrivalSpec | RampArrivalSpec | TraceArrivalSpec
+)
+"""Requests come when they are due, whatever the engine does."""
+
 ArrivalSpec = Annotated[
     PoissonArrivalSpec
     | ConstantArrivalSpec
     | GammaArrivalSpec
     | RampArrivalSpec
-    | TraceArrivalSpec,
+    | TraceArrivalSpec
+    | ClosedLoopArrivalSpec,
     Field(discriminator="process"),
     BeforeValidator(_poisson_when_untold),
 ]

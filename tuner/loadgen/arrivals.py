@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.domain.study_spec import (
-    ArrivalSpec,
     ConstantArrivalSpec,
     GammaArrivalSpec,
     PoissonArrivalSpec,
     RampArrivalSpec,
+    RateArrivalSpec,
 )
 from tuner.loadgen.lengths import IntArray
 from tuner.loadgen.workload import Workload
@@ -142,7 +142,7 @@ class TraceArrivals:
         return Arrivals(due, pool_index)
 
 
-def arrival_process(spec: ArrivalSpec, workload: Workload) -> ArrivalProcess:
+def arrival_process(spec: RateArrivalSpec, workload: Workload) -> ArrivalProcess:
     """The process a study asks for.
 
     A workload without recorded arrivals has none to replay: `trace` then is a ValueError, which

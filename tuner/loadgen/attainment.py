@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from objectives.measurement import Estimate, LatencySegment
 from objectives.slo import Slo
-from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.plan import LatencyLoad
 from tuner.loadgen.records import Records
 from tuner.loadgen.request_metrics import BoolArray
 from tuner.loadgen.statistics import share_estimate
@@ -33,7 +33,7 @@ def goodput_of(attainment: Estimate, offered_per_s: float) -> Estimate:
 
 def under_slo(
     summary: LatencySegment,
-    segment: OpenLoopSegment,
+    segment: LatencyLoad,
     records: Records,
     slo: Slo | None,
     seed: int = 0,

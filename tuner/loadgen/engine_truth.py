@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.loadgen.load_result import SegmentResult
-from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment
 from tuner.loadgen.prompts import request_name
 from tuner.loadgen.request_metrics import ttft_from_due_ms
 from tuner.loadgen.statistics import quantile
@@ -44,15 +44,15 @@ class TruthCheck:
 
 
 def truth_check(result: SegmentResult, salt: int, truth: EngineTruth) -> TruthCheck | None:
-    """Compare the requests measured in an open loop, sent under `salt`; None without any.
+    """Compare the requests whose latencies were measured, sent under `salt`; None without any.
 
     The generator counts from the moment a request was due, the engine from its arrival: what lies
     between is the instrument's error, and so is what lies between a token and its being seen. Both
     are cut at the drain's length, as the measurement is.
     """
     segment, records = result.segment, result.records
-    if not isinstance(segment, OpenLoopSegment):
-        raise TypeError("TTFT is measured in an open loop")
+    if isinstance(segment, ClosedLoopSegment):
+        raise TypeError("TTFT is not measured in saturation")
     end_s = segment.window_end_s
     rows = np.flatnonzero((records.due_s >= segment.warmup_s) & (records.due_s < end_s))
     cap_ms = (segment.drain_s or segment.window_s) * 1000

@@ -10,10 +10,16 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
-from tuner.loadgen.closed_loop import ClosedLoopRun
+from tuner.loadgen.closed_loop import ClosedLoopRun, UserLoopRun
 from tuner.loadgen.load_result import LoadProgress, SegmentReport, SegmentWindow, save_segment
 from tuner.loadgen.open_loop import OpenLoopRun
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
+from tuner.loadgen.plan import (
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    Segment,
+    UserLoopSegment,
+)
 from tuner.loadgen.prefix import Look, PrefixRow, rows_of_log
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.rendezvous import Alone, Rendezvous
@@ -56,8 +62,8 @@ async def generate(
         for number, segment in enumerate(plan.segments):
             run = segment_run(segment, settings)
             end = await _run_reporting(run, number, segment, emit)
-            closed_loop = not isinstance(segment, OpenLoopSegment)
-            records = run.log.records(end.start_s, plan.time_scale, only_sent=closed_loop)
+            listed = not isinstance(segment, OpenLoopSegment)
+            records = run.log.records(end.start_s, plan.time_scale, only_sent=listed)
             report = _report(segment, end, transport, plan.time_scale, cache_salt)
             save_segment(directory, number, records, report)
 
@@ -66,6 +72,8 @@ def segment_run(segment: Segment, settings: RunSettings) -> SegmentRun:
     """The way to run a segment."""
     if isinstance(segment, OpenLoopSegment):
         return OpenLoopRun(segment, settings)
+    if isinstance(segment, UserLoopSegment):
+        return UserLoopRun(segment, settings)
     return ClosedLoopRun(segment, settings)
 
 
@@ -131,8 +139,7 @@ def _phase(segment: Segment, elapsed_s: float) -> str:
 
 def total_s(segment: Segment) -> float:
     """Engine time from the segment's first moment to its latest possible end."""
-    drain_s = segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0
-    return segment.window_end_s + drain_s
+    return segment.window_end_s + segment.drain_s
 
 
 def _report(

@@ -200,14 +200,14 @@ def _token_counts(
 def _first_token_means(
     segments: Sequence[SegmentResult], engine_windows: Sequence[EngineWindow]
 ) -> tuple[float | None, float | None, float]:
-    """Mean TTFT (from send) of the first open loop's window, ours and the engine's.
+    """Mean TTFT (from send) of the window in which latencies are measured, ours and the engine's.
 
     Last, by how much requests at the window's ends may part the two.
 
     In saturation it would only measure the queue.
     """
     for result, window in zip(segments, engine_windows, strict=True):
-        if isinstance(result.segment, OpenLoopSegment):
+        if not isinstance(result.segment, ClosedLoopSegment):
             start_s = result.segment.warmup_s
             end_s = start_s + result.segment.window_s
             first_ms = first_token_mean_ms(result.records, start_s, end_s)

@@ -9,7 +9,7 @@ from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.instrument_limits import InstrumentLimits
 from tuner.loadgen.load_result import SegmentResult
-from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment
 from tuner.loadgen.request_metrics import (
     first_token_edge_ms,
     first_token_mean_ms,
@@ -138,8 +138,8 @@ def clock_reasons(
     for result, window in zip(segments, engine_windows, strict=True):
         start_s = result.segment.warmup_s
         end_s = result.segment.window_end_s
-        open_loop = isinstance(result.segment, OpenLoopSegment)
-        first_ms = first_token_mean_ms(result.records, start_s, end_s) if open_loop else None
+        saturated = isinstance(result.segment, ClosedLoopSegment)
+        first_ms = None if saturated else first_token_mean_ms(result.records, start_s, end_s)
         gap_ms = token_gap_mean_ms(result.records, start_s, end_s)
         edge_ms = first_token_edge_ms(result.records, start_s, end_s)
         for what, ours, theirs, scale_ms, ends_ms in (

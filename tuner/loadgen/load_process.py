@@ -17,7 +17,7 @@ from tuner.loadgen.generator_processes import (
 from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
 from tuner.loadgen.partition import most_processes
 from tuner.loadgen.partitioned_load import PartitionedLoad
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment
+from tuner.loadgen.plan import LoadPlan
 
 STDERR_TAIL_BYTES = 4096
 GRACE_S = 60.0
@@ -91,12 +91,7 @@ def _progress(line: bytes, directory: Path) -> LoadProgress:
 
 def _longest_s(plan: LoadPlan) -> float:
     """Wall time the plan may take at most."""
-    engine_s = sum(
-        segment.warmup_s
-        + segment.window_s
-        + (segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0)
-        for segment in plan.segments
-    )
+    engine_s = sum(segment.window_end_s + segment.drain_s for segment in plan.segments)
     return (engine_s + plan.stall_s) / plan.time_scale * 1.2 + GRACE_S
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, Segment
+from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, Segment
 
 
 def most_processes(plan: LoadPlan) -> int:
@@ -28,14 +28,14 @@ def partition(plan: LoadPlan, processes: int) -> tuple[LoadPlan, ...]:
 def _parts(segment: Segment) -> int:
     if any(request.after is not None for request in segment.requests):
         return 1  # a turn is sent by who knows that the turn before it has ended
-    if isinstance(segment, ClosedLoopSegment):
-        return min(segment.concurrency, len(segment.requests))
-    return len(segment.requests)
+    if isinstance(segment, OpenLoopSegment):
+        return len(segment.requests)
+    return min(segment.concurrency, len(segment.requests))
 
 
 def _share(segment: Segment, part: int, processes: int) -> Segment:
     requests = segment.requests[part::processes]
-    if isinstance(segment, ClosedLoopSegment):
-        each, more = divmod(segment.concurrency, processes)
-        return replace(segment, requests=requests, concurrency=each + (part < more))
-    return replace(segment, requests=requests)
+    if isinstance(segment, OpenLoopSegment):
+        return replace(segment, requests=requests)
+    each, more = divmod(segment.concurrency, processes)
+    return replace(segment, requests=requests, concurrency=each + (part < more))

@@ -14,8 +14,9 @@ TransportKind = Literal["automatic", "socket", "aiohttp"]
 class PlannedRequest:
     """One request: exact token counts, a seed for its unique prompt, and when it is due.
 
-    `due_s` counts from the start of its segment; None in a closed loop, where a request is sent as
-    soon as a slot is free. Whoever deals requests out keeps those together that `after` joins.
+    `due_s` counts from the start of its segment; None in a loop, where a request is sent as soon as
+    a slot is free or a user's turn has come. Whoever deals requests out keeps those together that
+    `after` joins.
     """
 
     index: int
@@ -35,6 +36,9 @@ class PlannedRequest:
 
     scope: int = 0
     """Requests of two scopes share nothing in a prefix cache, although their prompts be equal."""
+
+    pause_after_s: float = 0.0
+    """In a loop of users: what its user takes from this request's end to the next request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,10 @@ class OpenLoopSegment:
 
 @dataclass(frozen=True, slots=True)
 class ClosedLoopSegment:
-    """`concurrency` requests always in flight, in the list's order, until the window closes."""
+    """`concurrency` requests always in flight, in the list's order, until the window closes.
+
+    What saturates; latencies of such a load only tell how many were in flight.
+    """
 
     requests: tuple[PlannedRequest, ...]
     concurrency: int
@@ -72,8 +79,39 @@ class ClosedLoopSegment:
         """When the window closes, from the segment's start."""
         return self.warmup_s + self.window_s
 
+    @property
+    def drain_s(self) -> float:
+        """It ends with its window."""
+        return 0.0
 
-Segment = OpenLoopSegment | ClosedLoopSegment
+
+@dataclass(frozen=True, slots=True)
+class UserLoopSegment:
+    """`concurrency` users, each with one request in flight or thinking, whose latencies are
+    measured. A request is due when its user has thought; measured are those due within the window,
+
+    and the users go on until these have ended, `drain_s` at most. Users take the list's requests
+    as their turns come, so that how many of them are measured is the engine's doing.
+    """
+
+    requests: tuple[PlannedRequest, ...]
+    concurrency: int
+    warmup_s: float
+    window_s: float
+    drain_s: float
+    think_s: float = 0.0
+    """The mean of the requests' pauses."""
+
+    @property
+    def window_end_s(self) -> float:
+        """When the window closes, from the segment's start."""
+        return self.warmup_s + self.window_s
+
+
+LatencyLoad = OpenLoopSegment | UserLoopSegment
+"""What latencies are measured in."""
+
+Segment = OpenLoopSegment | ClosedLoopSegment | UserLoopSegment
 
 
 @dataclass(frozen=True, slots=True)

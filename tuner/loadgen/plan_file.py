@@ -15,10 +15,14 @@ from tuner.loadgen.plan import (
     OpenLoopSegment,
     PlannedRequest,
     Segment,
+    UserLoopSegment,
 )
 
 PLAN_NAME = "load-plan.json"
 """What a plan's file is called beside its records."""
+
+KINDS = {OpenLoopSegment: "open", ClosedLoopSegment: "closed", UserLoopSegment: "users"}
+"""What each kind of segment is called in the file."""
 
 COLUMNS = tuple(field.name for field in fields(PlannedRequest))
 
@@ -47,16 +51,17 @@ def read_plan(path: Path) -> LoadPlan:
 
 def _segment_to_dict(segment: Segment) -> dict[str, object]:
     document = asdict(replace(segment, requests=())) | {"requests": _to_columns(segment.requests)}
-    kind = "open" if isinstance(segment, OpenLoopSegment) else "closed"
-    return {"kind": kind, **document}
+    return {"kind": KINDS[type(segment)], **document}
 
 
 def _segment_from_dict(document: Mapping[str, Any]) -> Segment:
     values = dict(document)
     kind = values.pop("kind")
     values["requests"] = _from_columns(values["requests"])
-    if kind != "open":
+    if kind == KINDS[ClosedLoopSegment]:
         return ClosedLoopSegment(**values)
+    if kind == KINDS[UserLoopSegment]:
+        return UserLoopSegment(**values)
     slo = values.pop("slo", None)
     return OpenLoopSegment(**values, slo=None if slo is None else Slo(**slo))
 

@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tuner.domain.study_spec import ArrivalSpec
+from tuner.domain.study_spec import ArrivalSpec, ClosedLoopArrivalSpec, RateArrivalSpec
 from tuner.loadgen.arrivals import Arrivals, TraceArrivals, arrival_process, shuffled_pool
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    OpenLoopSegment,
+    PlannedRequest,
+    UserLoopSegment,
+)
 from tuner.loadgen.prompt_blocks import fitting, scoped_seeds
 from tuner.loadgen.request_order import (
     Order,
@@ -28,7 +33,7 @@ CEILING_TOKENS_PER_S = 200_000
 CEILING_REQUESTS_PER_S = 3_000
 """Requests per second that one load generator process could send at most."""
 
-OPEN_LOOP, CLOSED_LOOP = 1, 2
+OPEN_LOOP, CLOSED_LOOP, USER_LOOP = 1, 2, 3
 PROMPT_SEED_LIMIT = 2**53
 """Prompt seeds stay exact in JSON."""
 
@@ -37,7 +42,7 @@ SCOPE_LIMIT = 2**52
 
 def open_loop_segment(
     workload: Workload,
-    arrival: ArrivalSpec,
+    arrival: RateArrivalSpec,
     rate_per_s: float,
     warmup_s: float,
     window_s: float,
@@ -65,11 +70,68 @@ def closed_loop_segment(
 ) -> ClosedLoopSegment:
     """`concurrency` requests in flight, from a list that the fastest engine does not use up."""
     rng = np.random.default_rng([seed, CLOSED_LOOP])
-    rate_per_s = min(CEILING_TOKENS_PER_S / workload.mean_tokens, CEILING_REQUESTS_PER_S)
-    count = 2 * concurrency + math.ceil(rate_per_s * (warmup_s + window_s))
+    count = _enough(workload, concurrency, warmup_s + window_s)
     order = _closed_order(workload, count, concurrency, rng)
     requests = _requests(workload, order, rng, (seed, CLOSED_LOOP))
     return ClosedLoopSegment(requests, concurrency, warmup_s, window_s)
+
+
+def user_loop_segment(
+    workload: Workload,
+    arrival: ClosedLoopArrivalSpec,
+    warmup_s: float,
+    window_s: float,
+    drain_s: float,
+    seed: int,
+) -> UserLoopSegment:
+    """Users through warm-up, window and drain. The pause after a request is drawn with it, so that
+    it is the same for every configuration."""
+    rng = np.random.default_rng([seed, USER_LOOP])
+    think_rng, order_rng = rng.spawn(2)
+    count = _enough(workload, arrival.concurrency, warmup_s + window_s + drain_s)
+    order = _closed_order(workload, count, arrival.concurrency, order_rng)
+    requests = _requests(workload, order, order_rng, (seed, USER_LOOP))
+    if arrival.think_s > 0:
+        pauses_s = think_rng.exponential(arrival.think_s, len(requests)).tolist()
+        pairs = zip(requests, pauses_s, strict=True)
+        requests = tuple(replace(request, pause_after_s=pause_s) for request, pause_s in pairs)
+    return UserLoopSegment(
+        requests, arrival.concurrency, warmup_s, window_s, drain_s, arrival.think_s
+    )
+
+
+def latency_segment_of(
+    workload: Workload,
+    arrival: ArrivalSpec,
+    rate_per_s: float | None,
+    warmup_s: float,
+    window_s: float,
+    drain_s: float,
+    seed: int,
+) -> OpenLoopSegment | UserLoopSegment:
+    """The load that the document asks for; `rate_per_s` is None for users in a closed loop only.
+
+    Raises ValueError where a process needs a rate and there is none.
+    """
+    rest = (warmup_s, window_s, drain_s, seed)
+    if isinstance(arrival, ClosedLoopArrivalSpec):
+        return user_loop_segment(workload, arrival, *rest)
+    if rate_per_s is None:
+        raise ValueError(f"arrivals of the process {arrival.process} need a rate")
+    return open_loop_segment(workload, arrival, rate_per_s, *rest)
+
+
+def rate_arrival(arrival: ArrivalSpec) -> RateArrivalSpec:
+    """Arrivals that come at a rate. Raises ValueError for a closed loop, which has none."""
+    if isinstance(arrival, ClosedLoopArrivalSpec):
+        raise ValueError("a closed loop has no rate that could be tried")
+    return arrival
+
+
+def _enough(workload: Workload, concurrency: int, duration_s: float) -> int:
+    """Requests that the fastest engine does not use up."""
+    rate_per_s = min(CEILING_TOKENS_PER_S / workload.mean_tokens, CEILING_REQUESTS_PER_S)
+    return 2 * concurrency + math.ceil(rate_per_s * duration_s)
 
 
 def _open_order(

@@ -9,6 +9,7 @@ from objectives.measurement import (
     Distribution,
     Estimate,
     LatencySegment,
+    PrefixSummary,
     PromptClass,
     RequestCounts,
     SteadyState,
@@ -18,7 +19,7 @@ from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.attainment import attainment_of, goodput_of
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import SegmentResult
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment, LatencyLoad, UserLoopSegment
 from tuner.loadgen.prefix import Look, prefix_summary, rows_of_records
 from tuner.loadgen.prompt_classes import FEWEST_REQUESTS, PromptEdges, class_bounds
 from tuner.loadgen.records import FloatArray, Outcome, Records
@@ -47,24 +48,26 @@ def latency_segment(
     seed: int = 0,
     prompt_edges: PromptEdges | None = None,
 ) -> LatencySegment:
-    """Sum up an open-loop segment: requests due in the window, whatever became of them.
+    """Sum up an open loop, or users in a closed one: requests due in the window, whatever became of
+    them.
 
-    TTFT counts from the scheduled moment. Every measured request was watched for at least
-    `drain_s`, so min(latency, drain_s) is known of all of them: TTFT and E2E are cut there, those
-    cut (or failed before it) are counted as censored, and a percentile below the cut is exact.
+    TTFT counts from the scheduled moment, of a user from the moment when his turn came. Every
+    measured request was watched for at least `drain_s`, so min(latency, drain_s) is known of all of
+    them: TTFT and E2E are cut there, those cut (or failed before it) are counted as censored, and
+    a percentile below the cut is exact.
     TPOT of a request that the end of the drain interrupted counts with what it had, as censored.
     `prompt_edges` part the requests into short, medium and long prompts.
     """
     segment, records = result.segment, result.records
-    if not isinstance(segment, OpenLoopSegment):
-        raise TypeError("latency is measured in an open loop")
+    if isinstance(segment, ClosedLoopSegment):
+        raise TypeError("latency is not measured in saturation")
     start_s, end_s = segment.warmup_s, segment.window_end_s
     measured = (records.due_s >= start_s) & (records.due_s < end_s)
     sent_in_window = (records.sent_s >= start_s) & (records.sent_s < end_s)
     cap_ms = (segment.drain_s or segment.window_s) * 1000
     share = None if slo is None else attainment_of(records, measured, slo, seed)
     offered_per_s = float(np.count_nonzero(measured)) / segment.window_s
-    look = Look.of(segment)
+    users = segment if isinstance(segment, UserLoopSegment) else None
     return LatencySegment(
         window_s=segment.window_s,
         offered_per_s=offered_per_s,
@@ -85,8 +88,19 @@ def latency_segment(
         gpu_memory_peak_gib=engine.gpu_memory_peak_gib,
         gpu_power_w=engine.gpu_power_w,
         by_prompt_length=_classes(records, measured, cap_ms, seed, prompt_edges),
-        prefix=prefix_summary(look, rows_of_records(look, segment, records), seed=seed),
+        prefix=_prefix(segment, records, seed),
+        concurrency=None if users is None else users.concurrency,
+        think_s=None if users is None else users.think_s,
     )
+
+
+def _prefix(segment: LatencyLoad, records: Records, seed: int) -> PrefixSummary | None:
+    """None for users: which requests they send first depends on the engine, so that two beginnings
+    do not compare."""
+    if isinstance(segment, UserLoopSegment):
+        return None
+    look = Look.of(segment)
+    return prefix_summary(look, rows_of_records(look, segment, records), seed=seed)
 
 
 def capacity_segment(

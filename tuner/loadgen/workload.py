@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tuner.domain.study_spec import LengthsSpec, TraceArrivalSpec, TraceSpec, WorkloadSpec
+from tuner.domain.study_spec import (
+    ClosedLoopArrivalSpec,
+    LengthsSpec,
+    TraceArrivalSpec,
+    TraceSpec,
+    WorkloadSpec,
+)
 from tuner.loadgen.conversations import without_the_oldest
 from tuner.loadgen.lengths import IntArray, clip_to_context, draw_lengths
 from tuner.loadgen.prefix_share import prefix_share
@@ -111,12 +117,21 @@ def build_workload(
 
 
 def given_rate_per_s(spec: WorkloadSpec, workload: Workload) -> float | None:
-    """The rate that the document asks for, in numbers or as recorded; None: to be calibrated."""
+    """The rate that the document asks for, in numbers or as recorded; None: to be calibrated, or
+    users in a closed loop, who have none."""
+    if isinstance(spec.arrival, ClosedLoopArrivalSpec):
+        return None
     if spec.arrival.rate is not None:
         return spec.arrival.rate
     replayed = isinstance(spec.arrival, TraceArrivalSpec)
     scale = None if spec.trace is None else spec.trace.scale
     return workload.native_rate_per_s if replayed and scale is not None else None
+
+
+def users_of(spec: WorkloadSpec) -> int | None:
+    """How many users the document's closed loop has; None: requests come at a rate."""
+    arrival = spec.arrival
+    return arrival.concurrency if isinstance(arrival, ClosedLoopArrivalSpec) else None
 
 
 def _pool(spec: WorkloadSpec, rng: np.random.Generator, base_dir: Path) -> LengthPool:

@@ -63,6 +63,8 @@ FAR_BELOW = 0.4
 class RateSource(Enum):
     GIVEN = "given"
     CALIBRATED = "calibrated"
+    USERS = "users"
+    """There is none: users in a closed loop send when they have their answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,13 @@ class Power:
 class LoadCalibration:
     """The study's load. `capacity_per_s` is the baseline's; None where nothing was measured.
 
+    `rate_per_s` is None, and `users` how many there are, for a closed loop.
+
     `knee_per_s` None: no knee in the range of `steps`. `capacity_warmup_s` is the warm-up of the
     capacity segment, None: the document's. `engine_s` is the load it took to find all that.
     """
 
-    rate_per_s: float
+    rate_per_s: float | None
     concurrency: int
     source: RateSource
     capacity_per_s: float | None = None
@@ -127,18 +131,27 @@ class LoadCalibration:
     rungs: tuple[Rung, ...] = ()
     steps: tuple[RateStep, ...] = ()
     engine_s: float | None = None
+    users: int | None = None
 
     @property
     def statement(self) -> str | None:
         """What this load can tell apart, in one sentence; None when that was not measured."""
-        return None if self.power is None else _statement(self.rate_per_s, self.power)
+        if self.power is None or self.rate_per_s is None:
+            return None
+        return _statement(self.rate_per_s, self.power)
 
     @property
     def warning(self) -> str | None:
         """Why the user's own rate is a poor choice; it is kept all the same."""
-        if self.source is not RateSource.GIVEN or self.capacity_per_s is None:
+        if self.users is not None and self.users >= self.concurrency:
+            return (
+                f"The {self.users} users are no fewer than the {self.concurrency} requests in "
+                "flight that saturate: latencies will mostly show how long the queue is."
+            )
+        given = self.rate_per_s if self.source is RateSource.GIVEN else None
+        if given is None or self.capacity_per_s is None:
             return None
-        return _warning(self.rate_per_s, self.capacity_per_s, self.power)
+        return _warning(given, self.capacity_per_s, self.power)
 
     def to_dict(self) -> dict[str, object]:
         """JSON-able; the sentences are in it for readers and ignored when it is read back."""
@@ -165,7 +178,7 @@ class LoadCalibration:
         if document.get("format", 1) not in (1, FORMAT):
             raise ValueError(f"a calibration of format {document['format']} is not known here")
         return cls(
-            rate_per_s=_number(document["rate_per_s"]),
+            rate_per_s=_maybe(document["rate_per_s"]),
             concurrency=int(_number(document["concurrency"])),
             source=RateSource(document["source"]),
             capacity_per_s=_maybe(document.get("capacity_per_s")),
@@ -175,6 +188,7 @@ class LoadCalibration:
             rungs=tuple(_rung(entry) for entry in _entries(document.get("rungs"))),
             steps=tuple(_step(entry) for entry in _entries(document.get("steps"))),
             engine_s=_maybe(document.get("engine_s")),
+            users=_count(document.get("users")),
         )
 
 
@@ -291,6 +305,23 @@ def given_rate(rate_per_s: float, concurrency: int) -> LoadCalibration:
     return LoadCalibration(rate_per_s, concurrency, RateSource.GIVEN)
 
 
+def users_load(
+    users: int, concurrency: int, rungs: Sequence[Rung], warmup_s: float, engine_s: float
+) -> LoadCalibration:
+    """Users in a closed loop, and what the probes said of saturation."""
+    capacity = capacity_per_s(rungs)
+    return LoadCalibration(
+        rate_per_s=None,
+        concurrency=concurrency,
+        source=RateSource.USERS,
+        capacity_per_s=capacity,
+        capacity_warmup_s=turnover_warmup_s(concurrency, capacity, warmup_s),
+        rungs=tuple(rungs),
+        engine_s=engine_s,
+        users=users,
+    )
+
+
 def calibrated_rate(capacity: float, concurrency: int) -> LoadCalibration:
     """The rate near but below `capacity` (requests/s) where nothing else is known."""
     rate, _ = study_rate(capacity, ())
@@ -332,6 +363,10 @@ def _number(value: object) -> float:
 
 def _maybe(value: object) -> float | None:
     return None if value is None else _number(value)
+
+
+def _count(value: object) -> int | None:
+    return None if value is None else int(_number(value))
 
 
 def _entries(value: object) -> list[Mapping[str, object]]:

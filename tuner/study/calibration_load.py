@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import nnls
 
-from tuner.domain.study_spec import ArrivalSpec, WorkloadSpec
+from tuner.domain.study_spec import RateArrivalSpec, WorkloadSpec
 from tuner.loadgen.load_result import LoadResult, SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import FloatArray, Records
 from tuner.loadgen.request_metrics import tokens_within
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment, rescoped
+from tuner.loadgen.schedule import (
+    closed_loop_segment,
+    open_loop_segment,
+    rate_arrival,
+    rescoped,
+)
 from tuner.loadgen.statistics import quantile
 from tuner.loadgen.workload import Workload
 from tuner.study.calibration import RateStep, Rung, concurrency_ladder
@@ -174,10 +179,11 @@ def staircase(
     """Requests at rising rates, of the same arrival pattern on every step, none of them twice."""
     share = JUDGED_STAIRCASE_SHARE if judging else STAIRCASE_SHARE
     step_s = share * measurement_load_s(spec) / (len(rates_per_s) + DRAIN_SHARE)
+    arrival = rate_arrival(spec.arrival)
     requests: list[PlannedRequest] = []
     for number, rate_per_s in enumerate(rates_per_s):
         before = len(requests)
-        for request in _step(workload, spec.arrival, rate_per_s, step_s, seed):
+        for request in _step(workload, arrival, rate_per_s, step_s, seed):
             index = len(requests)
             moved = replace(
                 rescoped(request, number),
@@ -193,7 +199,7 @@ def staircase(
 
 
 def _step(
-    workload: Workload, arrival: ArrivalSpec, rate_per_s: float, step_s: float, seed: int
+    workload: Workload, arrival: RateArrivalSpec, rate_per_s: float, step_s: float, seed: int
 ) -> Sequence[PlannedRequest]:
     planned = open_loop_segment(workload, arrival, rate_per_s, 0.0, step_s, 0.0, seed).requests
     return [request for request in planned if (request.due_s or 0.0) < step_s]

@@ -20,9 +20,9 @@ from objectives.measurement import (
 from objectives.slo import Slo
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import WorkloadSpec
-from tuner.loadgen.plan import PlannedRequest
+from tuner.loadgen.plan import PlannedRequest, UserLoopSegment
 from tuner.loadgen.prompt_blocks import cache_blocks
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
+from tuner.loadgen.schedule import closed_loop_segment, latency_segment_of
 from tuner.loadgen.workload import Workload
 from tuner.simulator.engine_model import simulate
 from tuner.simulator.gpus import Gpu
@@ -52,27 +52,33 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelledLoad:
-    """The requests of both segments of a measurement, as the engine model takes them."""
+    """The requests of both segments of a measurement, as the engine model takes them.
+
+    `rate_per_s` is None for users in a closed loop. The model has each of them think for the mean
+    time, always: near enough for a forecast.
+    """
 
     at_rate: tuple[EngineRequest, ...]
     saturating: tuple[EngineRequest, ...]
-    rate_per_s: float
+    rate_per_s: float | None
     concurrency: int
     spec: WorkloadSpec
     slo: Slo | None
+    users: int | None = None
+    think_s: float = 0.0
 
     @classmethod
     def of(
         cls,
         workload: Workload,
         spec: WorkloadSpec,
-        rate_per_s: float,
+        rate_per_s: float | None,
         concurrency: int,
         *,
         slo: Slo | None = None,
     ) -> ModelledLoad:
         """The very requests that the load generator would send."""
-        latency = open_loop_segment(
+        latency = latency_segment_of(
             workload,
             spec.arrival,
             rate_per_s,
@@ -91,6 +97,8 @@ class ModelledLoad:
             concurrency,
             spec,
             slo,
+            latency.concurrency if isinstance(latency, UserLoopSegment) else None,
+            latency.think_s if isinstance(latency, UserLoopSegment) else 0.0,
         )
 
 
@@ -108,7 +116,14 @@ def predict_load(
 ) -> PredictedLoad | None:
     """Both segments under an effective configuration; None where the engine would not last."""
     until_s = load.spec.warmup_s + load.spec.latency_window_s + WATCHED_S
-    at_rate = _run(load.at_rate, config, machine, until_s=until_s)
+    at_rate = _run(
+        load.at_rate,
+        config,
+        machine,
+        until_s=until_s,
+        concurrency=load.users,
+        turnaround_s=load.think_s,
+    )
     if not _lasted(at_rate):
         return None
     end_s = load.spec.warmup_s + load.spec.capacity_window_s
@@ -149,14 +164,15 @@ def _run(
     *,
     until_s: float,
     concurrency: int | None = None,
+    turnaround_s: float = 0.0,
 ) -> SimulatedRun:
     if concurrency is not None:
         # The list is made for the fastest engine there could be; few need more than its start.
         short = requests[: 2 * concurrency + 500]
-        run = _simulated(short, config, machine, until_s, concurrency)
+        run = _simulated(short, config, machine, until_s, concurrency, turnaround_s)
         if len(short) == len(requests) or not bool((run.entered_s <= until_s).all()):
             return run
-    return _simulated(requests, config, machine, until_s, concurrency)
+    return _simulated(requests, config, machine, until_s, concurrency, turnaround_s)
 
 
 def _simulated(
@@ -165,6 +181,7 @@ def _simulated(
     machine: Machine,
     until_s: float,
     concurrency: int | None,
+    turnaround_s: float,
 ) -> SimulatedRun:
     return simulate(
         requests,
@@ -175,6 +192,7 @@ def _simulated(
         machine.max_model_len,
         concurrency=concurrency,
         until_s=until_s,
+        turnaround_s=turnaround_s,
     )
 
 
@@ -185,7 +203,7 @@ def _lasted(run: SimulatedRun) -> bool:
 def _latency(load: ModelledLoad, run: SimulatedRun) -> LatencySegment:
     start_s = load.spec.warmup_s
     end_s = start_s + load.spec.latency_window_s
-    due_s = np.array([r.arrival_s for r in load.at_rate])
+    due_s = _due_s(load, run)
     measured = (due_s >= start_s) & (due_s < end_s)
     count = int(np.count_nonzero(measured))
     # NaN, never answered while it was watched, becomes the cap as in a real measurement.
@@ -208,7 +226,16 @@ def _latency(load: ModelledLoad, run: SimulatedRun) -> LatencySegment:
         kv_usage_peak=run.kv_usage_peak,
         running_peak=_peak(run.steps.running),
         waiting_peak=_peak(run.steps.waiting),
+        concurrency=load.users,
+        think_s=None if load.users is None else load.think_s,
     )
+
+
+def _due_s(load: ModelledLoad, run: SimulatedRun) -> Floats:
+    """Of users the moments at which they sent; NaN for requests that were never sent."""
+    if load.users is None:
+        return np.array([r.arrival_s for r in load.at_rate])
+    return run.entered_s
 
 
 def _capacity(load: ModelledLoad, run: SimulatedRun) -> CapacitySegment:

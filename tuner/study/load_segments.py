@@ -11,7 +11,7 @@ from tuner.loadgen.plan import (
     PlannedRequest,
     Segment,
 )
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment
+from tuner.loadgen.schedule import closed_loop_segment, latency_segment_of
 from tuner.loadgen.workload import Workload, build_workload
 from tuner.study.budget import DRAIN_S
 from tuner.study.calibration import LoadCalibration
@@ -39,7 +39,7 @@ def measurement_segments(
 ) -> tuple[Segment, ...]:
     """The two segments of one measurement."""
     spec, seed = request.workload, request.workload_seed
-    latency = open_loop_segment(
+    latency = latency_segment_of(
         workload,
         spec.arrival,
         calibration.rate_per_s,
@@ -61,12 +61,7 @@ def measurement_segments(
 
 def load_s(segments: Sequence[Segment]) -> float:
     """Engine seconds of load, at most."""
-    return sum(
-        segment.warmup_s
-        + segment.window_s
-        + (segment.drain_s if isinstance(segment, OpenLoopSegment) else 0.0)
-        for segment in segments
-    )
+    return sum(segment.window_end_s + segment.drain_s for segment in segments)
 
 
 def burst_segment(request: AttemptRequest, workload: Workload) -> OpenLoopSegment:

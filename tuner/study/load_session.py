@@ -18,7 +18,7 @@ from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, Segment
 from tuner.loadgen.records import Records
 from tuner.loadgen.silence import hung
-from tuner.loadgen.workload import Workload, given_rate_per_s
+from tuner.loadgen.workload import Workload, given_rate_per_s, users_of
 from tuner.study.abort_watch import abort_watch, require_engine_in_time
 from tuner.study.attempt import LoadHooks
 from tuner.study.cache_reset import reset_prefix_cache
@@ -35,6 +35,7 @@ from tuner.study.calibration import (
     saturating_concurrency,
     study_rate,
     turnover_warmup_s,
+    users_load,
 )
 from tuner.study.calibration_load import (
     Staircase,
@@ -152,19 +153,27 @@ class LoadSession:
     def calibrate(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks
     ) -> LoadCalibration:
-        """Saturate the engine, then load it at rising rates; a rate that is given is judged."""
+        """Saturate the engine, then load it at rising rates; a rate that is given is judged.
+
+        Users in a closed loop have no rate: how full the engine gets is all that is looked for.
+        """
         workload, spec = workload_of(request), request.workload
         concurrency = saturating_concurrency(
             request.most_sequences, facts.kv_cache_tokens, workload.mean_tokens
         )
         seed = derived_seed(request.workload_seed, CALIBRATION)
         given = given_rate_per_s(spec, workload)
-        judging = given is not None
+        users = users_of(spec)
+        judging = given is not None or users is not None
         segments = ladder(workload, spec, concurrency, seed, judging=judging)
         rungs = self._climb(request, engine, workload, segments, hooks)
         capacity = capacity_per_s(rungs)
         if capacity is None:
             raise LoadGeneratorError("the engine answered nothing while its load was calibrated")
+        if users is not None:
+            return users_load(
+                users, concurrency, rungs, spec.warmup_s, load_s(segments[: len(rungs)])
+            )
         rates = rates_to_try(capacity, spec, given)
         stairs = staircase(workload, spec, rates, seed, judging=judging) if rates else None
         steps = self._mount(request, engine, stairs, hooks) if stairs else ()

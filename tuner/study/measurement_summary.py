@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from objectives.measurement import CapacitySegment, EngineFacts, Measurement
+from objectives.measurement import CapacitySegment, EngineFacts, LatencySegment, Measurement
 from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
 from tuner.loadgen.instrument import LIMITS, InstrumentLimits
 from tuner.loadgen.instrument_capacity import InstrumentCapacity, judge_load
@@ -59,7 +59,7 @@ def summarise(
         workload_seed=request.workload_seed,
         simulated=request.engine.kind == "simulated",
         time_scale=result.time_scale,
-        notes=(*steadiness_notes(capacity), *verdict.notes),
+        notes=(*closed_loop_notes(latency), *steadiness_notes(capacity), *verdict.notes),
     )
 
 
@@ -67,6 +67,17 @@ def _truth_check(
     request: AttemptRequest, latency: SegmentResult, truth: EngineTruth | None
 ) -> TruthCheck | None:
     return None if truth is None else truth_check(latency, salt_of(request, MEASUREMENT), truth)
+
+
+def closed_loop_notes(segment: LatencySegment) -> tuple[str, ...]:
+    """What latencies of users who wait for their answers do not show."""
+    if segment.concurrency is None:
+        return ()
+    return (
+        f"closed loop of {segment.concurrency} users, who came to send "
+        f"{segment.offered_per_s:.3g} requests/s: while the engine is slow it is asked less often, "
+        "so its worst moments weigh less than in an open loop (coordinated omission)",
+    )
 
 
 def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:

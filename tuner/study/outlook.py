@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from objectives.measurement import Estimate, Measurement
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.study_spec import StudySpec
-from tuner.loadgen.workload import Workload, given_rate_per_s
+from tuner.loadgen.workload import Workload, given_rate_per_s, users_of
 from tuner.simulator.forecast import LABEL, MemoryForecast, memory_forecast
 from tuner.simulator.requests import EngineRequest
 from tuner.study.calibration import RATE_SHARE_OF_CAPACITY, saturating_concurrency
@@ -42,7 +42,8 @@ class LoadOutlook:
     """What the engine model expects under the study's load on nominal hardware; None: nothing."""
 
     label: str
-    rate_per_s: float
+    rate_per_s: float | None
+    """None: users in a closed loop."""
     concurrency: int
     ttft_p95_ms: float | None
     tpot_p95_ms: float | None
@@ -92,7 +93,7 @@ def _expected_load(
     concurrency = saturating_concurrency(most, tokens, workload.mean_tokens)
     slo = slo_of(spec.objective.slo)
     given = given_rate_per_s(spec.workload, workload)
-    if given is not None:
+    if given is not None or users_of(spec.workload) is not None:
         return ModelledLoad.of(workload, spec.workload, given, concurrency, slo=slo)
     slow = ModelledLoad.of(workload, spec.workload, _SLOW_PER_S, concurrency, slo=slo)
     predicted = predict_load(slow, baseline, machine)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.states import TrialOrigin
 from tuner.domain.study_spec import SimulatedEngineSpec, StudySpec
-from tuner.loadgen.workload import build_workload, given_rate_per_s
+from tuner.loadgen.workload import build_workload, given_rate_per_s, users_of
 from tuner.search.feasibility import PredictedInfeasible, check
 from tuner.study.budget import attempt_forecast_s, confirmation_starts, planned_starts
 from tuner.study.confirmation import most_starts
@@ -61,7 +61,9 @@ class StudyPlan:
     """Engine time on all devices; the wall time of a simulated study is shorter."""
     workload: str
     rate_per_s: float | None
-    """None: calibrated on the baseline's first start."""
+    """None: calibrated on the baseline's first start, unless there are `users`."""
+    users: int | None
+    """In a closed loop, which has no rate."""
     notices: tuple[str, ...]
     simulated: bool
 
@@ -112,6 +114,7 @@ def plan_study(
         gpu_minutes=restarts * engine_s * target.gpu_count / 60,
         workload=workload.description,
         rate_per_s=given_rate_per_s(spec.workload, workload),
+        users=users_of(spec.workload),
         notices=(*known.notices, *space.notices),
         simulated=isinstance(spec.engine, SimulatedEngineSpec),
     )

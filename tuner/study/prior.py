@@ -35,8 +35,9 @@ class Prediction:
 
     score: float | None
     measurement: Measurement
-    rate_per_s: float
-    """The rate that loads the modelled machine as the study's rate loads the real one."""
+    rate_per_s: float | None
+    """The rate that loads the modelled machine as the study's rate loads the real one; None for
+    users in a closed loop."""
 
     def to_dict(self) -> dict[str, object]:
         """JSON-able, for the trial's row."""
@@ -133,11 +134,12 @@ def engine_prior(
     predicted = predict_load(load, config, machine)
     if predicted is None:
         return None
-    ratio = _speed_ratio(predicted.measurement, measured)
-    load = _load(spec, workload, calibration, calibration.rate_per_s * ratio)
-    predicted = predict_load(load, config, machine)
-    if predicted is None:
-        return None
+    if calibration.rate_per_s is not None:
+        ratio = _speed_ratio(predicted.measurement, measured)
+        load = _load(spec, workload, calibration, calibration.rate_per_s * ratio)
+        predicted = predict_load(load, config, machine)
+        if predicted is None:
+            return None
     return EnginePrior(target, machine, objective_of(spec.objective), load, predicted)
 
 
@@ -149,7 +151,7 @@ def machine_of(target: Target) -> Machine | None:
 
 
 def _load(
-    spec: StudySpec, workload: Workload, calibration: LoadCalibration, rate_per_s: float
+    spec: StudySpec, workload: Workload, calibration: LoadCalibration, rate_per_s: float | None
 ) -> ModelledLoad:
     return ModelledLoad.of(
         workload,

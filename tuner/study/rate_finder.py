@@ -45,12 +45,13 @@ def rate_search(
     calibration: LoadCalibration, to_beat_per_s: float | None, engine_s: float
 ) -> RateSearch:
     """Where to look on this engine, by what is known of its load; `engine_s` at most."""
-    capacity = calibration.capacity_per_s
-    if capacity is None:
-        rate = calibration.rate_per_s
+    capacity, rate = calibration.capacity_per_s, calibration.rate_per_s
+    if capacity is not None:
+        low, high = BELOW_CAPACITY * capacity, ABOVE_CAPACITY * capacity
+    elif rate is not None:
         low, high = rate / AROUND_GIVEN, rate * AROUND_GIVEN
     else:
-        low, high = BELOW_CAPACITY * capacity, ABOVE_CAPACITY * capacity
+        raise ValueError("a closed loop has no rate to look for")
     if to_beat_per_s is None:
         return RateSearch(low, high, engine_s=engine_s)
     first = BEATS * to_beat_per_s

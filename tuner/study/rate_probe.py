@@ -14,7 +14,7 @@ from tuner.loadgen.instrument import InstrumentLimits
 from tuner.loadgen.load_result import LoadProgress, SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import FloatArray
-from tuner.loadgen.schedule import open_loop_segment
+from tuner.loadgen.schedule import open_loop_segment, rate_arrival
 from tuner.loadgen.sprt import AttainmentTest, Evidence, Verdict, looks
 from tuner.loadgen.statistics import quantile
 from tuner.loadgen.verdicts import VerdictSequence, strains_of
@@ -47,7 +47,7 @@ def probe_segment(
     """An open loop at the rate, whose requests are judged while it runs."""
     window_s, drain_s = WINDOWS * spec.latency_window_s, _drain_s(slo)
     segment = open_loop_segment(
-        workload, spec.arrival, rate_per_s, spec.warmup_s, window_s, drain_s, seed
+        workload, rate_arrival(spec.arrival), rate_per_s, spec.warmup_s, window_s, drain_s, seed
     )
     return replace(segment, slo=slo)
 

@@ -10,7 +10,7 @@ from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.loadgen.attainment import under_slo
 from tuner.loadgen.load_result import records_path
-from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment, LatencyLoad
 from tuner.loadgen.plan_file import PLAN_NAME, read_plan
 from tuner.loadgen.records import Records
 from tuner.store.artifacts import ArtifactStore
@@ -46,7 +46,7 @@ class SloReading:
         same = self.slo is not None and found is not None and found.slo == limits_of(self.slo)
         return replace(measurement, latency=latency, max_rate=found if same else None)
 
-    def _load(self, record: MeasurementRecord) -> tuple[OpenLoopSegment, Records] | None:
+    def _load(self, record: MeasurementRecord) -> tuple[LatencyLoad, Records] | None:
         stored = self.directories.get(record.attempt_id)
         if stored is None:
             return None
@@ -56,4 +56,4 @@ class SloReading:
             records = Records.load(records_path(folder, LATENCY_SEGMENT))
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None
-        return (segment, records) if isinstance(segment, OpenLoopSegment) else None
+        return None if isinstance(segment, ClosedLoopSegment) else (segment, records)

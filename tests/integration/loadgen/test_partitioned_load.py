@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.support.load_runs import generators, gone, paced, plan_for, run
 from tests.support.scripted_server import Step, plain_answer, threaded_server
 from tuner.errors import LoadGeneratorError
 from tuner.loadgen.load_result import LoadProgress, load_segments
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, UserLoopSegment
 from tuner.loadgen.prefix import Look, rows_of_records
 from tuner.loadgen.records import Outcome
 
@@ -157,3 +158,22 @@ def test_one_process_that_dies_ends_them_all(tmp_path: Path) -> None:
     assert "process-1" in str(caught.value.where)
     assert gone(tmp_path / "process-0")
     assert gone(tmp_path / "process-1")
+
+
+def test_users_are_dealt_out_and_all_of_them_go_on_until_the_measured_have_ended(
+    tmp_path: Path,
+) -> None:
+    plan = plan_for("http://unused")
+    users = UserLoopSegment(plan.segments[1].requests, 5, 0.2, 0.6, 10.0, 0.0)
+    with threaded_server(paced) as server:
+        result = run(replace(plan, base_url=server.url, segments=(users,)), tmp_path, processes=2)
+    (found,) = result.segments
+    records = found.records
+    assert found.report.processes == 2
+    measured = (records.due_s >= 0.2) & (records.due_s < 0.8)
+    assert set(records.outcome[measured].tolist()) == {Outcome.COMPLETED}
+    assert (records.sent_s >= records.due_s).all()
+    begin, end = records.sent_s, records.ended_s
+    in_flight = [int(((begin <= at) & (end > at)).sum()) for at in np.linspace(0.2, 0.8, 40)]
+    assert max(in_flight) == 5
+    assert float(np.nanmax(records.due_s)) > 0.8

@@ -94,6 +94,7 @@ def check_calibration(history: History) -> None:
     load = history.calibration
     assert load is not None
     assert load.capacity_per_s is not None
+    assert load.rate_per_s is not None
     share = load.rate_per_s / load.capacity_per_s
     assert FLOOR_SHARE * 0.999 <= share <= HIGHEST_SHARE * 1.001
     assert load.rungs

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.virtual_time.segment_run import at_speed, run_segment, token_times
 from tests.support.virtual_machines import closed_loop, open_loop, requests, started
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, UserLoopSegment
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.request_metrics import itl_ms, tokens_within, tpot_ms, ttft_from_due_ms
 from tuner.simulator.hardware import Hardware
@@ -132,3 +132,24 @@ def test_speed_scales_every_step_and_leaves_memory_alone() -> None:
 
 def test_full_speed_is_the_machine_itself() -> None:
     assert at_speed(Hardware.hidden(3), 1.0) == Hardware.hidden(3)
+
+
+def user_loop(concurrency: int = 6, think_s: float = 0.0) -> UserLoopSegment:
+    return UserLoopSegment(requests(3000, None), concurrency, 1.0, 4.0, 5.0, think_s)
+
+
+def test_users_are_due_when_they_send_and_waited_for_after_the_window() -> None:
+    run = run_segment(started(), user_loop())
+    records = run.records
+    assert (records.due_s == records.sent_s).all()
+    measured = (records.due_s >= 1.0) & (records.due_s < 5.0)
+    assert records.completed[measured].all()
+    assert run.end_s == pytest.approx(max(5.0, records.ended_s[measured].max()))
+    for moment_s in np.linspace(0.5, 5.0, 10):
+        here = (records.sent_s <= moment_s) & (records.ended_s > moment_s)
+        assert int(here.sum()) <= 6
+
+
+def test_users_who_think_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"set arrival\.think_s to 0"):
+        run_segment(started(), user_loop(think_s=1.0))

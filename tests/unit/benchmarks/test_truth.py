@@ -130,5 +130,6 @@ def test_without_a_load_the_baselines_own_calibration_is_used(tmp_path: Path) ->
     found = machine_of(small_spec(), None, QUIET, tmp_path).calibration
     assert found.source is RateSource.CALIBRATED
     assert found.capacity_per_s is not None
+    assert found.rate_per_s is not None
     assert 0 < found.rate_per_s < found.capacity_per_s
     assert machine_of(small_spec(), LOAD, QUIET, Path()).calibration == LOAD

@@ -93,3 +93,13 @@ def test_the_documents_two_accounts_are_what_plan_prints(
     assert shown[at + 1] == head.removesuffix(" problem")
     assert shown[at + 2] == row
     assert per_token in row
+
+
+def test_users_in_a_closed_loop_are_named_instead_of_a_rate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arrival = {"process": "closed_loop", "concurrency": 7}
+    load = {**SPEC.workload.model_dump(), "arrival": arrival}
+    text = printed(capsys, spec=StudySpec.model_validate({**SPEC.model_dump(), "workload": load}))
+    assert "load: 7 users in a closed loop" in text
+    assert "requests/s" in text

@@ -4,13 +4,18 @@ import dataclasses
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from objectives.measurement import MaxRate, Measurement, PromptClass, RateProbe, SloLimits
 from tests.support.study_measurements import distribution, measurement
-from tuner.cli.measuring import _draw, document
+from tuner.cli.measuring import _draw, document, measure_configuration, with_rate
+from tuner.cli.output import OutputFormat
 from tuner.domain.engine_config import EngineConfig, LaunchCommand
 from tuner.domain.states import AttemptOutcome
+from tuner.domain.study_spec import StudySpec
+from tuner.errors import InvalidInputError
+from tuner.settings import Settings
 from tuner.study.executor import AttemptResult
 from tuner.worker.single_measurement import SingleMeasurement
 
@@ -115,3 +120,24 @@ def test_every_percentile_and_the_maximum_are_shown() -> None:
     for name in ("p50", "p90", "p95", "p99", "max"):
         assert row(text, f"TTFT {name}")
     assert "800 ms" in row(text, "TTFT max")
+
+
+CLOSED = StudySpec.model_validate(
+    {
+        "model": {"id": "meta-llama/Llama-3.2-3B-Instruct", "max_model_len": 4096},
+        "engine": {"kind": "simulated", "gpu": "L4"},
+        "workload": {"arrival": {"process": "closed_loop", "concurrency": 8}},
+        "objective": {"slo": {"ttft_ms": 500}},
+    }
+)
+
+
+def test_users_in_a_closed_loop_take_no_rate_and_have_no_highest_one(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="--rate needs requests that come at a rate"):
+        with_rate(CLOSED, 2.0)
+    settings = Settings(state_dir=tmp_path)
+    with pytest.raises(InvalidInputError, match="--find-max-rate needs requests that come"):
+        measure_configuration(
+            CLOSED, tmp_path, (), None, settings, OutputFormat.JSON, find_max_rate=True
+        )
+    assert with_rate(CLOSED, None) is CLOSED

@@ -107,6 +107,10 @@ def test_the_load_says_what_it_can_tell_apart() -> None:
     assert "given; the baseline's capacity is 2.5" in given
     assert "None" not in given
     assert "of a capacity of 2.5" in drawn(report(calibration=load))
+    users = {**load, "rate_per_s": None, "users": 12, "source": "users"}
+    assert "load: 12 users in a closed loop, 64 requests in flight when saturated" in drawn(
+        report(calibration=users)
+    )
 
 
 def test_time_saved_by_early_aborts_is_told() -> None:

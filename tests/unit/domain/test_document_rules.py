@@ -147,6 +147,14 @@ LONG = {"type": "constant", "value": 9000}
             "needs a recorded trace",
         ),
         (
+            {
+                "objective": {"mode": "goodput", "slo": {"ttft_ms": 500}},
+                "workload": {"arrival": {"process": "closed_loop", "concurrency": 8}},
+            },
+            "objective.mode",
+            "a closed loop has none",
+        ),
+        (
             {"workload": {"trace": {"file": "x.csv", "scale": 2}}},
             "workload.trace.scale",
             "arrival.process is not trace",

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.loadgen.partition import most_processes, partition
-from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    UserLoopSegment,
+)
 
 
 def plan_of(open_count: int, closed_count: int, concurrency: int) -> LoadPlan:
@@ -16,6 +22,7 @@ def plan_of(open_count: int, closed_count: int, concurrency: int) -> LoadPlan:
     segments = (
         OpenLoopSegment(timed, 1.0, 2.0, 3.0),
         ClosedLoopSegment(untimed, concurrency, 1.0, 2.0),
+        UserLoopSegment(untimed, concurrency, 1.0, 2.0, 3.0),
     )
     return LoadPlan("http://127.0.0.1:1", "m", segments, 100, 7, 1.0, 30.0)
 
@@ -37,8 +44,11 @@ def test_the_parts_together_are_the_plan(plan: LoadPlan, data: st.DataObject) ->
         sizes = [len(share.requests) for share in shares]
         assert max(sizes) - min(sizes) <= 1
         assert min(sizes) > 0
-        if isinstance(segment, ClosedLoopSegment):
-            slots = [share.concurrency for share in shares if isinstance(share, ClosedLoopSegment)]
+        if not isinstance(segment, OpenLoopSegment):
+            assert {type(share) for share in shares} == {type(segment)}
+            slots = [
+                share.concurrency for share in shares if not isinstance(share, OpenLoopSegment)
+            ]
             assert sum(slots) == segment.concurrency
             assert min(slots) > 0
             assert max(slots) - min(slots) <= 1

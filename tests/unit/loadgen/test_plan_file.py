@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.slo import Slo
-from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    UserLoopSegment,
+)
 from tuner.loadgen.plan_file import read_plan, write_plan
 
 times = st.floats(0, 1e6)
@@ -48,11 +54,28 @@ closed_segments = st.builds(
     warmup_s=times,
     window_s=times,
 )
+thinking = st.builds(
+    PlannedRequest,
+    index=st.integers(0, 10**6),
+    prompt_tokens=st.integers(1, 10**6),
+    output_tokens=st.integers(1, 10**6),
+    prompt_seed=st.integers(0, 2**53 - 1),
+    pause_after_s=times,
+)
+user_segments = st.builds(
+    UserLoopSegment,
+    requests=st.lists(thinking, max_size=5).map(tuple),
+    concurrency=st.integers(1, 1000),
+    warmup_s=times,
+    window_s=times,
+    drain_s=times,
+    think_s=times,
+)
 plans = st.builds(
     LoadPlan,
     base_url=st.just("http://127.0.0.1:8000"),
     model=st.text(),
-    segments=st.lists(open_segments | closed_segments, max_size=3).map(tuple),
+    segments=st.lists(open_segments | closed_segments | user_segments, max_size=3).map(tuple),
     vocabulary_size=st.integers(4, 10**6),
     salt=st.integers(-(2**60), 2**60),
     time_scale=st.floats(1, 100),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tuner.domain.study_spec import (
+    ClosedLoopArrivalSpec,
     ConstantLength,
     LengthsSpec,
     PoissonArrivalSpec,
@@ -13,9 +14,16 @@ from tuner.domain.study_spec import (
     TraceSpec,
     WorkloadSpec,
 )
-from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
+from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest, UserLoopSegment
 from tuner.loadgen.prefix_share import shared_tokens
-from tuner.loadgen.schedule import closed_loop_segment, open_loop_segment, rescoped
+from tuner.loadgen.schedule import (
+    closed_loop_segment,
+    latency_segment_of,
+    open_loop_segment,
+    rate_arrival,
+    rescoped,
+    user_loop_segment,
+)
 from tuner.loadgen.workload import Workload, build_workload
 
 
@@ -195,3 +203,61 @@ def test_a_request_of_another_scope_has_nothing_in_common() -> None:
     assert not {seed for seed, _ in moved.blocks} & {seed for seed, _ in other.blocks}
     unique = PlannedRequest(0, 40, 1, 9)
     assert rescoped(unique, 5) == unique
+
+
+def user_segment(chat: Workload, *, think_s: float = 0.0, seed: int = 5) -> UserLoopSegment:
+    arrival = ClosedLoopArrivalSpec(process="closed_loop", concurrency=6, think_s=think_s)
+    return user_loop_segment(chat, arrival, 5.0, 20.0, 30.0, seed)
+
+
+def test_users_get_the_same_requests_for_equal_seeds_and_no_due_times(chat: Workload) -> None:
+    segment = user_segment(chat)
+    assert segment == user_segment(chat)
+    assert segment.requests != user_segment(chat, seed=6).requests
+    assert {request.due_s for request in segment.requests} == {None}
+    assert {request.pause_after_s for request in segment.requests} == {0.0}
+    assert (segment.concurrency, segment.drain_s, segment.think_s) == (6, 30.0, 0.0)
+
+
+def test_users_think_for_exponential_times_that_change_no_request(chat: Workload) -> None:
+    segment = user_segment(chat, think_s=2.0)
+    pauses_s = [request.pause_after_s for request in segment.requests]
+    mean_s = sum(pauses_s) / len(pauses_s)
+    assert mean_s == pytest.approx(2.0, rel=0.05)
+    assert sum(pause_s > 2.0 for pause_s in pauses_s) / len(pauses_s) == pytest.approx(
+        0.368, abs=0.02
+    )
+    plain = user_segment(chat).requests
+    pairs = zip(segment.requests, plain, strict=True)
+    assert all(one.prompt_seed == other.prompt_seed for one, other in pairs)
+
+
+def test_users_outlast_the_drain_and_share_no_prompt_with_saturation(chat: Workload) -> None:
+    segment = user_segment(chat)
+    tokens = sum(request.prompt_tokens + request.output_tokens for request in segment.requests)
+    assert tokens > 0.95 * 200_000 * 55.0
+    capacity = {r.prompt_seed for r in closed_loop_segment(chat, 6, 5.0, 20.0, 5).requests}
+    assert not capacity & {request.prompt_seed for request in segment.requests}
+
+
+def test_a_user_holds_one_conversation_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "turns.jsonl").write_text(TURNS)
+    segment = user_segment(workload_of("turns.jsonl", tmp_path), think_s=1.0)
+    following = [request for request in segment.requests if request.after is not None]
+    assert len(following) > len(segment.requests) / 2
+
+
+def test_the_document_decides_what_latencies_are_measured_in(chat: Workload) -> None:
+    rest = (5.0, 20.0, 30.0, 5)
+    users = ClosedLoopArrivalSpec(process="closed_loop", concurrency=6)
+    assert latency_segment_of(chat, users, None, *rest) == user_segment(chat)
+    timed = latency_segment_of(chat, PoissonArrivalSpec(), 4.0, *rest)
+    assert timed == open_loop_segment(chat, PoissonArrivalSpec(), 4.0, *rest)
+    with pytest.raises(ValueError, match="poisson need a rate"):
+        latency_segment_of(chat, PoissonArrivalSpec(), None, *rest)
+
+
+def test_a_closed_loop_has_no_rate_to_be_tried() -> None:
+    assert rate_arrival(PoissonArrivalSpec()) == PoissonArrivalSpec()
+    with pytest.raises(ValueError, match="no rate"):
+        rate_arrival(ClosedLoopArrivalSpec(process="closed_loop", concurrency=6))

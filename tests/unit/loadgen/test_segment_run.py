@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,67 +9,16 @@ import numpy as np
 import pytest
 import uvloop
 
-from tests.support.scripted_server import DONE_EVENT, token_event, usage_event
+from tests.support.fake_transport import SCALE, FakeTransport, answer, good, hang, refuse, settings
+from tests.support.scripted_server import token_event
 from tuner.loadgen.closed_loop import PAUSE_AFTER_FAILURE_S, ClosedLoopRun
 from tuner.loadgen.generator import accepts_cache_salt, segment_run
 from tuner.loadgen.open_loop import MOST_KEPT, OpenLoopRun, most_due_within
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
-from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.records import Outcome, Records
 from tuner.loadgen.response_stream import ResponseStream
-from tuner.loadgen.segment_run import FAILURES_IN_A_ROW, RunSettings, SegmentEnd, SegmentRun
+from tuner.loadgen.segment_run import FAILURES_IN_A_ROW, SegmentEnd, SegmentRun
 from tuner.loadgen.stream_fault import StreamFault
-
-SCALE = 100.0
-Behaviour = Callable[[int, ResponseStream], Awaitable[None]]
-
-
-class FakeTransport:
-    """Behaves as told with the request of each number, counted in order of sending."""
-
-    clock = "fake"
-    clock_step_s = 0.0
-    reads = 0
-
-    def __init__(self, behaviour: Behaviour) -> None:
-        self._behaviour = behaviour
-        self.sent = 0
-        self.in_flight = 0
-        self.most_in_flight = 0
-        self.prepared: list[tuple[int, int]] = []
-
-    async def prepare(self, connections: int, *, keep: int = 0) -> None:
-        self.prepared.append((connections, keep))
-
-    async def exchange(self, body: bytes, stream: ResponseStream) -> None:
-        number, self.sent = self.sent, self.sent + 1
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            stream.sent_s = time.monotonic()
-            await self._behaviour(number, stream)
-        finally:
-            self.in_flight -= 1
-
-
-def answer(stream: ResponseStream) -> None:
-    """A whole good answer at once."""
-    now_s, asked = time.monotonic(), stream.asked_tokens
-    stream.feed(now_s, token_event(total=asked, finish_reason="length"))
-    stream.feed(now_s, usage_event(asked) + DONE_EVENT)
-
-
-async def good(_: int, stream: ResponseStream) -> None:
-    await asyncio.sleep(0.001)
-    answer(stream)
-
-
-async def hang(_: int, stream: ResponseStream) -> None:
-    await asyncio.Event().wait()
-
-
-async def refuse(_: int, stream: ResponseStream) -> None:
-    raise StreamFault("refused", Outcome.CONNECT_FAILED)
 
 
 def open_segment(
@@ -85,11 +33,6 @@ def closed_segment(
 ) -> ClosedLoopSegment:
     requests = tuple(PlannedRequest(i, 4, 2, i) for i in range(count))
     return ClosedLoopSegment(requests, concurrency, warmup_s, window_s)
-
-
-def settings(transport: FakeTransport, *, scale: float = SCALE) -> RunSettings:
-    bodies = RequestBodies("m", 1000, 1, cache_salt=False)
-    return RunSettings(transport, bodies, scale, stall_s=1e6)
 
 
 def run(

@@ -9,6 +9,7 @@ from objectives.slo import Slo
 from tests.support.load_records import Row, closed_segment, open_segment, result_of
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.load_result import SegmentResult
+from tuner.loadgen.plan import PlannedRequest, UserLoopSegment
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.summary import capacity_segment, latency_segment
 
@@ -167,8 +168,8 @@ def test_without_an_slo_there_is_no_attainment() -> None:
     assert segment.goodput_per_s is None
 
 
-def test_a_latency_segment_needs_an_open_loop_and_capacity_a_closed_one() -> None:
-    with pytest.raises(TypeError, match="open loop"):
+def test_latencies_are_not_of_saturation_and_capacity_is_of_nothing_else() -> None:
+    with pytest.raises(TypeError, match="saturation"):
         latency_segment(result_of(closed_segment(), []), ENGINE)
     with pytest.raises(TypeError, match="closed loop"):
         capacity_segment(result_of(open_segment(), []), ENGINE)
@@ -224,3 +225,29 @@ def test_slower_first_tokens_never_lower_any_percentile(dues: list[float], facto
     for name in ("p50", "p90", "p95", "p99"):
         assert slow.percentile(name).value >= fast.percentile(name).value - 1e-6
     assert slow.max.value <= 5000.0
+
+
+USERS = UserLoopSegment((PlannedRequest(0, 1, 1, 1),), 3, 10.0, 10.0, 5.0, 1.5)
+
+
+def test_of_users_those_requests_count_whose_turn_came_in_the_window() -> None:
+    waits = Row(due_s=19.0, sent_s=19.0, outcome=Outcome.UNFINISHED)
+    refused = Row(due_s=12.0, outcome=Outcome.CONNECT_FAILED, ended_s=12.0)
+    rows = (WARMUP, row(10.0), row(15.0, ttft_s=2.0), refused, waits, COOLDOWN)
+    segment = latency_segment(result_of(USERS, rows), ENGINE, slo=Slo(ttft_ms=1000))
+    assert segment.requests == RequestCounts(scheduled=4, completed=2, failed=1, unfinished=1)
+    assert segment.offered_per_s == pytest.approx(0.4)
+    assert segment.slo_attainment is not None
+    assert segment.goodput_per_s is not None
+    assert segment.slo_attainment.value == 0.25
+    assert segment.goodput_per_s.value == pytest.approx(0.1)
+    assert of(segment.ttft_ms).max.value == 5000.0
+    assert of(segment.ttft_ms).censored == 2
+    assert (segment.concurrency, segment.think_s) == (3, 1.5)
+    assert segment.prefix is None, "two configurations were not sent the same requests first"
+
+
+def test_an_open_loop_has_no_users() -> None:
+    segment = latency(row(10.0))
+    assert (segment.concurrency, segment.think_s) == (None, None)
+    assert segment.prefix is not None

@@ -28,6 +28,7 @@ from tuner.study.calibration import (
     saturating_concurrency,
     study_rate,
     turnover_warmup_s,
+    users_load,
 )
 from tuner.study.seeds import derived_seed
 
@@ -224,7 +225,10 @@ WHOLE = LoadCalibration(
 )
 
 
-@pytest.mark.parametrize("load", [calibrated_rate(7.3, 33), given_rate(0.25, 8), WHOLE])
+USERS = users_load(12, 48, rungs(3.0, 4.0), 10.0, 60.0)
+
+
+@pytest.mark.parametrize("load", [calibrated_rate(7.3, 33), given_rate(0.25, 8), WHOLE, USERS])
 def test_the_load_survives_storage(load: LoadCalibration) -> None:
     assert LoadCalibration.from_dict(json.loads(json.dumps(load.to_dict()))) == load
 
@@ -251,3 +255,16 @@ def test_derived_seeds_repeat_and_differ_by_name(base: int, name: str, index: in
     assert derived_seed(base, name, index) == derived_seed(base, name, index)
     assert derived_seed(base, name, index) != derived_seed(base, name, index + 1)
     assert 0 <= derived_seed(base, name, index) < 2**31
+
+
+def test_users_have_no_rate_but_a_capacity_to_be_saturated() -> None:
+    assert (USERS.rate_per_s, USERS.users, USERS.source) == (None, 12, RateSource.USERS)
+    assert (USERS.capacity_per_s, USERS.concurrency, USERS.statement) == (4.0, 48, None)
+    assert USERS.capacity_warmup_s == pytest.approx(12.0)
+    assert USERS.warning is None
+
+
+def test_as_many_users_as_saturate_are_warned_of() -> None:
+    load = users_load(48, 48, rungs(3.0, 4.0), 10.0, 60.0)
+    assert load.warning is not None
+    assert "48 users" in load.warning

@@ -9,7 +9,7 @@ import pytest
 from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.domain.engine_config import EngineConfig
-from tuner.domain.study_spec import TraceSpec, WorkloadSpec
+from tuner.domain.study_spec import PoissonArrivalSpec, TraceSpec, WorkloadSpec
 from tuner.loadgen.schedule import open_loop_segment
 from tuner.loadgen.workload import Workload, build_workload
 from tuner.simulator.gpus import gpu_preset
@@ -73,7 +73,7 @@ def tokens_per_s(of: Measurement) -> float:
 
 
 def test_the_requests_are_those_that_the_generator_would_send() -> None:
-    segment = open_loop_segment(workload(), SPEC.arrival, 2.0, 2, 10, WATCHED_S, SPEC.seed)
+    segment = open_loop_segment(workload(), PoissonArrivalSpec(), 2.0, 2, 10, WATCHED_S, SPEC.seed)
     own = load().at_rate
     assert [r.arrival_s for r in own] == [r.due_s for r in segment.requests]
     assert {(r.prompt_tokens, r.output_tokens) for r in own} == {(500, 50)}
@@ -149,3 +149,30 @@ def test_what_prompts_share_is_found_in_the_modelled_prefix_cache(tmp_path: Path
         found.append(tokens_per_s(predicted(modelled, config()).measurement))
     unique, shared = found
     assert shared > 2 * unique
+
+
+def users(count: int, think_s: float = 0.0) -> ModelledLoad:
+    arrival = {"process": "closed_loop", "concurrency": count, "think_s": think_s}
+    spec = WorkloadSpec.model_validate({**SPEC.model_dump(), "arrival": arrival})
+    return ModelledLoad.of(workload(), spec, None, 64)
+
+
+def test_users_in_a_closed_loop_are_foreseen() -> None:
+    found = predicted(users(8), config()).measurement.latency
+    assert (found.concurrency, found.think_s, found.running_peak) == (8, 0.0, 8.0)
+    assert found.requests.scheduled > 30
+    assert found.ttft_ms is not None
+    assert found.ttft_ms.censored == 0
+
+
+def test_more_users_than_sequences_queue() -> None:
+    few, many = (predicted(users(count), config(seqs=8)).measurement for count in (8, 24))
+    assert ttft_p95(many) > 5 * ttft_p95(few)
+    assert many.latency.waiting_peak is not None
+    assert many.latency.waiting_peak > 0
+
+
+def test_users_who_think_send_less() -> None:
+    busy, calm = (predicted(users(8, think_s), config()).measurement for think_s in (0.0, 4.0))
+    assert calm.latency.offered_per_s < 0.6 * busy.latency.offered_per_s
+    assert calm.capacity == busy.capacity

@@ -6,12 +6,19 @@ from pathlib import Path
 import pytest
 
 from tests.support.study_fakes import FakeEngine, attempt_request
-from tuner.domain.study_spec import SimulatedEngineSpec
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment
-from tuner.study.calibration import given_rate
+from tuner.domain.study_spec import SimulatedEngineSpec, WorkloadSpec
+from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, UserLoopSegment
+from tuner.study.budget import DRAIN_S
+from tuner.study.calibration import given_rate, users_load
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, burst_size
 from tuner.study.engine_launch import SHORTEST_DEADLINE_S, launch_request, wall_seconds
-from tuner.study.load_segments import burst_segment, load_plan, measurement_segments, workload_of
+from tuner.study.load_segments import (
+    burst_segment,
+    load_plan,
+    load_s,
+    measurement_segments,
+    workload_of,
+)
 
 LOAD = given_rate(2.0, 24)
 
@@ -98,3 +105,17 @@ def test_an_engine_faster_than_real_time_is_asked_for_its_truth(tmp_path: Path) 
         launched = launch_request(scaled, 18000)
         assert ("--sim-truth" in launched.argv) is asked
         assert load_plan(scaled, FakeEngine(launched), "measurement", ()).names_requests is asked
+
+
+def test_the_closed_loop_of_a_document_is_measured_before_saturation(tmp_path: Path) -> None:
+    users = WorkloadSpec.model_validate(
+        {"arrival": {"process": "closed_loop", "concurrency": 5, "think_s": 2}}
+    )
+    request = dataclasses.replace(attempt_request(tmp_path), workload=users)
+    load = users_load(5, 24, (), 10.0, 0.0)
+    latency, capacity = measurement_segments(request, workload_of(request), load)
+    assert isinstance(latency, UserLoopSegment)
+    assert (latency.concurrency, latency.think_s, latency.drain_s) == (5, 2.0, DRAIN_S)
+    assert isinstance(capacity, ClosedLoopSegment)
+    assert capacity.concurrency == 24
+    assert load_s((latency, capacity)) == latency.window_end_s + DRAIN_S + capacity.window_end_s

@@ -153,6 +153,7 @@ def test_latency_and_throughput_are_predicted_and_labelled_so() -> None:
     assert expected.tpot_p95_ms is not None
     assert expected.output_tokens_per_s is not None
     assert expected.ttft_p95_ms > expected.tpot_p95_ms > 0
+    assert expected.rate_per_s is not None
     assert expected.rate_per_s > 0
 
 

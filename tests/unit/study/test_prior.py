@@ -112,6 +112,7 @@ def test_the_modelled_machine_is_loaded_as_the_real_one_is() -> None:
     for each in (slow, fast):
         found = each.predict(engine(16))
         assert found is not None
+        assert found.rate_per_s is not None
         rates.append(found.rate_per_s)
     assert rates[0] == pytest.approx(2 * rates[1])
 

@@ -31,7 +31,7 @@ function sentence({ kind, trial_number: trial, payload }) {
     case "study_claimed": return "A worker took the study up.";
     case "study_requested": return `${payload.by ?? "Somebody"} asked to ${payload.request} the study.`;
     case "phase": return `Phase ${payload.to} begins.`;
-    case "load_calibrated": return `The load was calibrated${payload.rate_per_s ? ` to ${Number(payload.rate_per_s).toPrecision(3)} requests/s` : ""}.`;
+    case "load_calibrated": return `The load was calibrated${payload.users ? `: ${payload.users} users in a closed loop` : payload.rate_per_s ? ` to ${Number(payload.rate_per_s).toPrecision(3)} requests/s` : ""}.`;
     case "trial_proposed": return `${of}proposed (${String(payload.origin).replaceAll("_", " ")}).`;
     case "trial_state": return `${of}${String(payload.to).replaceAll("_", " ")}.`;
     case "trial_skipped": return `A proposal was not launched: ${payload.reason}`;

@@ -10,7 +10,7 @@ export function forecastView(plan) {
   const gib = (start, name) => start.memory ? quantity(start.memory[name]) : DASH;
   return h("div", { class: "stack" },
     plan.simulated ? notice("info", null, "On the embedded engine: the study is a simulation.") : null,
-    h("p", {}, h("strong", {}, `About ${plan.restarts} engine starts, ${duration(plan.duration_s)}, ${minutes(plan.gpu_minutes)} of GPU time.`), ` ${plan.confirmation_restarts} of the starts confirm the finalists. Load: ${plan.workload}${plan.rate_per_s === null ? "; the rate is calibrated on the baseline" : ` at ${plan.rate_per_s} requests/s`}.`),
+    h("p", {}, h("strong", {}, `About ${plan.restarts} engine starts, ${duration(plan.duration_s)}, ${minutes(plan.gpu_minutes)} of GPU time.`), ` ${plan.confirmation_restarts} of the starts confirm the finalists. Load: ${plan.workload}${rateOf(plan)}.`),
     plan.notices.map((one) => notice("warn", null, typeof one === "string" ? one : one.message)),
     table("First configurations and their predicted memory, GiB per GPU", [
       { label: "Start", render: (start) => start.origin.replaceAll("_", " ") },
@@ -21,6 +21,11 @@ export function forecastView(plan) {
       { label: "Speaks against it", render: (start) => start.rejected ?? start.memory?.problem ?? "nothing" },
     ], plan.starts),
     h("details", {}, h("summary", {}, "Exact commands"), plan.starts.map((start) => h("pre", { class: "command" }, start.argv.map(quoted).join(" ")))));
+}
+
+function rateOf(plan) {
+  if (plan.users) return `; ${plan.users} users in a closed loop`;
+  return plan.rate_per_s === null ? "; the rate is calibrated on the baseline" : ` at ${plan.rate_per_s} requests/s`;
 }
 
 function quoted(word) {
