@@ -217,10 +217,11 @@ class SloLimits:
 class MaxRate:
     """The highest rate (requests/s) at which the SLO is met.
 
-    `value_per_s` is where the probes narrowed it down to; None without any probe. With probability
-    `confidence` it lies between `low_per_s`, the highest rate that surely held (None: none did),
-    and `high_per_s`, the lowest that surely failed (None: none did). `probes` in the order in which
-    they were run; `engine_s` is the load they took.
+    `value_per_s` is where the probes narrowed it down to, for comparisons; None without any probe.
+    With probability `confidence` it lies between `low_per_s`, the highest rate that surely held
+    (None: none did), and `high_per_s`, the lowest that surely failed (None: none did). `probes` in
+    the order in which they were run, then `confirmations`: what held is tried again with new
+    requests. `engine_s` is the load they took.
     """
 
     value_per_s: float | None
@@ -233,12 +234,45 @@ class MaxRate:
     ended: str
     """Why the search ended: `narrow`, or what ran out first: `probes` or `time`."""
 
+    confirmations: tuple[RateProbe, ...] = ()
+    confirmation: str | None = None
+    """What came of them: `held`, `failed` (each of them), `time` (none was left), `nothing` (no
+    rate had held); None: nobody asked for one."""
+
+    @property
+    def all_probes(self) -> tuple[RateProbe, ...]:
+        """Those of the search and those that confirm."""
+        return (*self.probes, *self.confirmations)
+
+    @property
+    def failed_per_s(self) -> float | None:
+        """The lowest rate at which a probe failed, guesses included; None: none did."""
+        return min((probe.rate_per_s for probe in self.all_probes if not probe.holds), default=None)
+
+    @property
+    def held_per_s(self) -> float | None:
+        """The highest rate at which a probe held below that, guesses included; None: none did."""
+        failed = self.failed_per_s
+        held = (probe.rate_per_s for probe in self.all_probes if probe.holds)
+        return max((rate for rate in held if failed is None or rate < failed), default=None)
+
+    @property
+    def confirmed_per_s(self) -> float | None:
+        """The highest rate that held with requests that the search had not seen; None: none did."""
+        failed = self.failed_per_s
+        held = (probe.rate_per_s for probe in self.confirmations if probe.holds)
+        return max((rate for rate in held if failed is None or rate < failed), default=None)
+
+    def times_held(self, rate_per_s: float) -> int:
+        """How many probes held at this very rate."""
+        return sum(probe.holds for probe in self.all_probes if probe.rate_per_s == rate_per_s)
+
     @property
     def estimate(self) -> Estimate | None:
         """The value, the requests of all probes and the interval."""
         if self.value_per_s is None:
             return None
-        requests = sum(probe.requests for probe in self.probes)
+        requests = sum(probe.requests for probe in self.all_probes)
         return Estimate(self.value_per_s, requests, self.low_per_s, self.high_per_s)
 
 

@@ -196,6 +196,8 @@ latency_segments = st.builds(
     gpu_power_w=_maybe_float,
     by_prompt_length=st.lists(prompt_classes, max_size=2).map(tuple),
     prefix=st.none() | prefixes,
+    concurrency=_maybe_count,
+    think_s=_maybe_float,
 )
 capacity_segments = st.builds(
     CapacitySegment,
@@ -258,6 +260,8 @@ max_rates = st.builds(
     probes=st.lists(rate_probes, max_size=2).map(tuple),
     engine_s=finite,
     ended=st.text(),
+    confirmations=st.lists(rate_probes, max_size=2).map(tuple),
+    confirmation=st.none() | st.text(),
 )
 measurements = st.builds(
     Measurement,

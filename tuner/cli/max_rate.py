@@ -15,6 +15,11 @@ ENDED = {
     "time": "the time for it was up",
 }
 
+NOT_CONFIRMED = {
+    "failed": "not confirmed: with new requests every rate that was tried again missed the SLO",
+    "time": "not confirmed: no time was left to try it again with new requests",
+}
+
 
 def draw_max_rate(found: MaxRate, console: Console) -> None:
     """The rate with its interval, and each probe with its evidence."""
@@ -24,8 +29,10 @@ def draw_max_rate(found: MaxRate, console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("rate tried", "SLO", "by", "requests", "after"):
         table.add_column(title, justify="right" if title in ("rate tried", "after") else "left")
-    for probe in found.probes:
+    for number, probe in enumerate(found.all_probes):
         verdict = "met" if probe.holds else "missed"
+        if number >= len(found.probes):
+            verdict += " again" if probe.holds else " this time"
         table.add_row(
             f"{probe.rate_per_s:.4g}/s",
             verdict if probe.sure else f"{verdict}?",
@@ -37,13 +44,36 @@ def draw_max_rate(found: MaxRate, console: Console) -> None:
 
 
 def statement(found: MaxRate) -> str:
-    """One sentence: the rate, its interval and how sure that is."""
-    if found.value_per_s is None:
+    """What is known of the rate, in a few clauses; never a number without its limits."""
+    if not found.all_probes:
         return "highest rate that meets the SLO: not found, no rate was tried"
     low = "0" if found.low_per_s is None else f"{found.low_per_s:.4g}"
     high = "unknown" if found.high_per_s is None else f"{found.high_per_s:.4g}"
-    return (
-        f"highest rate that meets the SLO: {found.value_per_s:.4g} requests/s, between {low} and "
-        f"{high} with {found.confidence:.0%} confidence ({ENDED[found.ended]}, "
-        f"{found.engine_s:.0f} s of load)"
-    )
+    parts = [
+        _limits(found),
+        *_confirmed(found),
+        f"with {found.confidence:.0%} confidence it is between {low} and {high}",
+        f"the search ended as {ENDED[found.ended]}, after {found.engine_s:.0f} s of load",
+    ]
+    return "; ".join(parts)
+
+
+def _limits(found: MaxRate) -> str:
+    held, failed = found.held_per_s, found.failed_per_s
+    if held is None:
+        return f"no rate tried meets the SLO: the lowest, {failed:.4g} requests/s, does not"
+    if failed is None:
+        return f"no limit found up to {held:.4g} requests/s: every rate tried meets the SLO"
+    return f"highest rate that meets the SLO: between {held:.4g} (met) and {failed:.4g} requests/s"
+
+
+def _confirmed(found: MaxRate) -> list[str]:
+    """Whether the rate was met again; nothing where nobody asked."""
+    confirmed = found.confirmed_per_s
+    if confirmed is not None:
+        times = found.times_held(confirmed)
+        again = "with new requests" if times == 1 else f"{times} times, last with new requests"
+        return [f"confirmed: {confirmed:.4g}/s was met {again}"]
+    if found.confirmation in NOT_CONFIRMED:
+        return [NOT_CONFIRMED[found.confirmation]]
+    return []

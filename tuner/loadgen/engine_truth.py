@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tuner.loadgen.load_result import SegmentResult
-from tuner.loadgen.plan import ClosedLoopSegment
+from tuner.loadgen.plan import ClosedLoopSegment, PlannedRequest
 from tuner.loadgen.prompts import request_name
 from tuner.loadgen.request_metrics import ttft_from_due_ms
 from tuner.loadgen.statistics import quantile
@@ -41,6 +41,30 @@ class TruthCheck:
     @property
     def enough(self) -> bool:
         return self.requests >= SHARE_TO_COMPARE * self.measured
+
+
+def waits_check(
+    requests: Sequence[PlannedRequest], waits_ms: Mapping[int, float], salt: int, truth: EngineTruth
+) -> TruthCheck | None:
+    """Compare TTFTs so far, by index in the plan, of a load that was ended before its time.
+
+    The engine may not have told yet of the requests it was cut off from: those that it knows
+    count. Nobody waits longer here than it says, so that only our being late shows. None where it
+    knows none.
+    """
+    client, engine = [], []
+    for request in requests:
+        waited_ms = waits_ms.get(request.index)
+        name = request_name(salt, request.prompt_seed)
+        if waited_ms is None or name not in truth.ttft_ms:
+            continue
+        told_ms = truth.ttft_ms[name]
+        client.append(waited_ms)
+        engine.append(waited_ms if told_ms is None else min(told_ms, waited_ms))
+    if not engine:
+        return None
+    ours, theirs = (quantile(np.array(values), 0.95) for values in (client, engine))
+    return TruthCheck(ours, theirs, len(engine), len(waits_ms))
 
 
 def truth_check(result: SegmentResult, salt: int, truth: EngineTruth) -> TruthCheck | None:

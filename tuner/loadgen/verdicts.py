@@ -16,9 +16,10 @@ from tuner.loadgen.response_stream import ResponseStream
 BAD = 2.0
 """The strain of a bad request: by how much it is bad is often not known before it ends."""
 
-VerdictRow = tuple[int, float, float | None]
-"""A request's index in the plan, its strain, and how late it was sent, engine seconds (None: not at
-all)."""
+VerdictRow = tuple[int, float, float | None, float | None]
+"""A request's index in the plan, its strain, how late it was sent, engine seconds (None: not at
+all), and its TTFT from due, engine ms: of one without a token the wait so far, of one that ended
+without any None."""
 
 
 def strain(outcome: RequestOutcome, slo: Slo) -> float:
@@ -79,7 +80,9 @@ class RunningVerdicts:
                 break
             used = self._strain(row, due_s, time_scale, now_s)
             if used is not None:
-                found[row] = (request.index, used, self._lag_s(row, due_s, time_scale))
+                lag_s = self._lag_s(row, due_s, time_scale)
+                waited_ms = self._waited_ms(row, due_s, 1000 * time_scale, now_s)
+                found[row] = (request.index, used, lag_s, waited_ms)
         for row in found:
             del self._open[row]
         return list(found.values())
@@ -89,6 +92,12 @@ class RunningVerdicts:
         if stream is None or stream.sent_s is None:
             return None
         return round((stream.sent_s - due_s) * time_scale, 6)
+
+    def _waited_ms(self, row: int, due_s: float, to_ms: float, now_s: float) -> float | None:
+        stream, ended = self._log.stream(row), self._log.outcome(row) is not Outcome.NOT_SENT
+        if stream is not None and stream.frame_s:
+            return round((stream.frame_s[0] - due_s) * to_ms, 3)
+        return None if ended else round((now_s - due_s) * to_ms, 3)
 
     def _strain(self, row: int, due_s: float, time_scale: float, now_s: float) -> float | None:
         stream, outcome = self._log.stream(row), self._log.outcome(row)
@@ -130,6 +139,11 @@ class VerdictSequence:
     def strains(self) -> FloatArray:
         """Of the unbroken beginning."""
         return np.array([row[1] for row in self._in_order], dtype=np.float64)
+
+    @property
+    def waits_ms(self) -> dict[int, float]:
+        """TTFT so far by index in the plan, of those of it that have one or wait for it."""
+        return {row[0]: row[3] for row in self._in_order if row[3] is not None}
 
     @property
     def lags_s(self) -> FloatArray:

@@ -168,6 +168,7 @@ def _request(
         burst=measuring.burst,
         bar=_bar(context, trial, measuring, history),
         find_max_rate=spec.objective.mode == "goodput",
+        confirm_max_rate=measuring.purpose is AttemptPurpose.CONFIRMATION,
         rate_to_beat_per_s=_rate_to_beat(trial, measuring, history),
         labels=(
             ("study", str(attempt.study_id)),

@@ -49,6 +49,8 @@ class AttemptRequest:
     """What the load test is cut short against when it is hopeless; None: it is run to its end."""
     find_max_rate: bool = False
     """Whether the highest rate that meets `slo` is looked for after the measurement."""
+    confirm_max_rate: bool = False
+    """Whether the rate that was found is tried again with new requests."""
     rate_to_beat_per_s: float | None = None
     """Another configuration's highest rate: whether this one beats it is looked at first, and less
     closely at the rest."""

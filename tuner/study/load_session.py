@@ -57,11 +57,12 @@ from tuner.study.load_segments import (
     load_plan,
     load_s,
     measurement_segments,
+    salt_of,
     workload_of,
 )
 from tuner.study.loaded import Loaded
 from tuner.study.measurement_summary import summarise
-from tuner.study.rate_finder import find_max_rate, rate_search
+from tuner.study.rate_finder import EngineAccount, Probing, find_max_rate, rate_search
 from tuner.study.seeds import derived_seed
 from tuner.telemetry.gpu import Gpus, GpuSampler
 from tuner.telemetry.scraper import MetricsScraper
@@ -262,17 +263,25 @@ class LoadSession:
             return None
         spared_s = MEASUREMENT_LOADS * measurement_load_s(request.workload)
         engine_s = SEARCH_SHARE * (request.deadlines.attempt_s - spared_s)
-        return find_max_rate(
-            rate_search(calibration, request.rate_to_beat_per_s, engine_s),
+        account = None
+        if time_scale(request.engine) > 1.0:
+            account = EngineAccount(
+                lambda: read_truth(Probe(engine.base_url, timeout_s=TRUTH_TIMEOUT_S)),
+                lambda purpose: salt_of(request, purpose),
+            )
+        probing = Probing(
             workload,
             request.workload,
             request.slo,
-            request.workload_seed,
             self._limits,
             lambda purpose, segment, watch: self._run(
                 request, engine, purpose, (segment,), hooks, watch
             ),
+            account,
         )
+        to_beat = request.rate_to_beat_per_s
+        search = rate_search(calibration, to_beat, engine_s, confirm=request.confirm_max_rate)
+        return find_max_rate(search, probing, request.workload_seed)
 
     def burst(
         self, request: AttemptRequest, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks

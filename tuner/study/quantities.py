@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from objectives.measurement import Distribution, Estimate, Measurement
+from objectives.measurement import Distribution, Estimate, MaxRate, Measurement
 from objectives.metric import Direction
 
 SECONDS_PER_HOUR = 3600.0
@@ -72,8 +72,7 @@ def readings(measurement: Measurement) -> dict[str, Reading | None]:
             found[f"{metric}_{percentile}_ms"] = _percentile(distribution, percentile)
     found["output_tokens_per_s"] = _reading(capacity.output_tokens_per_s)
     found["goodput_per_s"] = _reading(latency.goodput_per_s)
-    rate = measurement.max_rate
-    found["max_rate_per_s"] = _reading(None if rate is None else rate.estimate)
+    found["max_rate_per_s"] = _max_rate(measurement.max_rate)
     found["slo_attainment"] = _reading(latency.slo_attainment)
     return found
 
@@ -109,6 +108,14 @@ def _from_dict(value: object) -> Reading | None:
 
 def _reading(estimate: Estimate | None) -> Reading | None:
     return None if estimate is None else Reading(estimate.value, estimate.low, estimate.high)
+
+
+def _max_rate(found: MaxRate | None) -> Reading | None:
+    """None where no rate held: any number would be an invention. Censored where none failed."""
+    if found is None or found.held_per_s is None or found.value_per_s is None:
+        return None
+    unlimited = found.failed_per_s is None
+    return Reading(found.value_per_s, found.low_per_s, found.high_per_s, unlimited)
 
 
 def _percentile(distribution: Distribution | None, name: str) -> Reading | None:

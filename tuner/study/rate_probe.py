@@ -10,6 +10,7 @@ from objectives.measurement import RateProbe
 from objectives.slo import Slo
 from tuner.domain.study_spec import WorkloadSpec
 from tuner.errors import LoadGeneratorError
+from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.instrument import InstrumentLimits
 from tuner.loadgen.load_result import LoadProgress, SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment
@@ -27,6 +28,9 @@ WINDOWS = 2.0
 FIRST_VERDICT = 0.25
 """Of a probe's window: the test does not end sooner. A queue takes time to build up, and the first
 requests of a busy moment are bad together."""
+
+FEWEST_TO_COMPARE = 20
+"""Judged requests of which the engine's own account has to tell; of fewer a p95 is one of them."""
 
 MOST_DRAIN_S = 30.0
 DRAIN_OF_LIMIT = 1.5
@@ -50,6 +54,11 @@ def probe_segment(
         workload, rate_arrival(spec.arrival), rate_per_s, spec.warmup_s, window_s, drain_s, seed
     )
     return replace(segment, slo=slo)
+
+
+def longest_s(spec: WorkloadSpec, slo: Slo) -> float:
+    """Engine seconds that a probe takes at most."""
+    return spec.warmup_s + WINDOWS * spec.latency_window_s + _drain_s(slo)
 
 
 def _drain_s(slo: Slo) -> float:
@@ -79,6 +88,11 @@ class ProbeWatch:
     def lags_s(self) -> FloatArray:
         """How late the judged requests were sent."""
         return self._verdicts.lags_s
+
+    @property
+    def waits_ms(self) -> dict[int, float]:
+        """How long the judged requests waited for their first token, by index in the plan."""
+        return self._verdicts.waits_ms
 
     def __call__(self, progress: LoadProgress) -> None:
         self._verdicts.add(progress.verdicts)
@@ -170,4 +184,22 @@ def require_in_time(
         raise LoadGeneratorError(
             f"{probe.rate_per_s:.3g} requests/s are more than this host can send: they left "
             f"{lag_ms:.0f} ms late (p95), more than {allowed_ms:.0f} ms"
+        )
+
+
+def require_truth(probe: RateProbe, check: TruthCheck | None, limits: InstrumentLimits) -> None:
+    """Raise LoadGeneratorError where the instrument's error speaks for the verdict.
+
+    By the account of an engine that is faster than real time, within the instrument's own limit: a
+    rate must not fail because first tokens were seen late, nor hold because they were seen early.
+    """
+    if check is None or check.requests < FEWEST_TO_COMPARE:
+        return
+    towards = -check.error if probe.holds else check.error
+    if towards > limits.truth_error:
+        verdict = "held" if probe.holds else "failed"
+        raise LoadGeneratorError(
+            f"{probe.rate_per_s:.3g} requests/s {verdict} with a TTFT p95 of "
+            f"{check.client_p95_ms:.0f} ms here, but of {check.engine_p95_ms:.0f} ms by the "
+            "engine's own account: lower engine.time_scale"
         )

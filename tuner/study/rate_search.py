@@ -22,6 +22,9 @@ GROWTH = 2.0
 SHRINKAGE = 0.5
 """From a rate that fails to the next one where nothing has held yet."""
 
+STEP_DOWN = 1.1
+"""From a rate that held and was not confirmed down to the next one, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class RateSearch:
@@ -29,7 +32,8 @@ class RateSearch:
 
     The rate is expected within [`low_per_s`, `high_per_s`]; both may turn out wrong. `first_per_s`
     is tried first where given: another configuration's rate, say. `width` is the interval's
-    relative width that is narrow enough. `engine_s` is the load it may take.
+    relative width that is narrow enough. `engine_s` is the load it may take, confirmation included;
+    `most_confirmations` probes may confirm what was found, 0: it is not confirmed.
     """
 
     low_per_s: float
@@ -38,6 +42,7 @@ class RateSearch:
     most_probes: int = 10
     engine_s: float = math.inf
     first_per_s: float | None = None
+    most_confirmations: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.low_per_s < self.high_per_s:
@@ -50,7 +55,8 @@ class RateSearch:
 
         A probe can err in one direction only, whatever the true rate: hence no factor of two.
         """
-        return AttainmentTest(attainment, (1 - CONFIDENCE) / self.most_probes)
+        probes = self.most_probes + self.most_confirmations
+        return AttainmentTest(attainment, (1 - CONFIDENCE) / probes)
 
     def next_rate(self, probes: Sequence[RateProbe]) -> float | None:
         """The rate to try after these probes; None: the interval is narrow, or probes ran out."""
@@ -65,15 +71,38 @@ class RateSearch:
             return self.low_per_s if high > self.low_per_s else high * SHRINKAGE
         return self.first_per_s or math.sqrt(self.low_per_s * self.high_per_s)
 
-    def found(self, probes: Sequence[RateProbe], slo: Slo, engine_s: float) -> MaxRate:
+    def next_confirmation(
+        self, probes: Sequence[RateProbe], confirmations: Sequence[RateProbe]
+    ) -> float | None:
+        """The rate to try again with new requests: the highest that held, and after a failure the
+        next that held below it, or `STEP_DOWN` below it where that is further down.
+
+        None: one was confirmed, there is nothing to confirm, or no more are allowed.
+        """
+        if len(confirmations) >= self.most_confirmations or any(c.holds for c in confirmations):
+            return None
+        low, _ = bracket([*probes, *confirmations])
+        if not confirmations:
+            return low
+        below = confirmations[-1].rate_per_s / STEP_DOWN
+        return below if low is None else max(low, below)
+
+    def found(
+        self,
+        probes: Sequence[RateProbe],
+        slo: Slo,
+        engine_s: float,
+        confirmations: Sequence[RateProbe] = (),
+    ) -> MaxRate:
         """What these probes say."""
-        low, high = bracket(probes)
         ended = "probes" if len(probes) >= self.most_probes else "time"
+        low, high = bracket(probes)
         if low is not None and high is not None and self._is_narrow(low, high):
             ended = "narrow"
-        sure_low, sure_high = bracket([probe for probe in probes if probe.sure])
+        every = [*probes, *confirmations]
+        sure_low, sure_high = bracket([probe for probe in every if probe.sure])
         return MaxRate(
-            value_per_s=_middle(low, high),
+            value_per_s=_middle(*bracket(every)),
             low_per_s=sure_low,
             high_per_s=sure_high,
             slo=limits_of(slo),
@@ -81,7 +110,18 @@ class RateSearch:
             probes=tuple(probes),
             engine_s=engine_s,
             ended=ended,
+            confirmations=tuple(confirmations),
+            confirmation=self._confirmation(low, confirmations),
         )
+
+    def _confirmation(self, held: float | None, confirmations: Sequence[RateProbe]) -> str | None:
+        if self.most_confirmations == 0:
+            return None
+        if held is None:
+            return "nothing"
+        if not confirmations:
+            return "time"
+        return "held" if any(probe.holds for probe in confirmations) else "failed"
 
     def _is_narrow(self, low: float, high: float) -> bool:
         return high <= low * (1 + self.width)

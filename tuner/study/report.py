@@ -168,6 +168,7 @@ def default_flags(config: EngineConfig, study: StudyRecord) -> JsonObject:
 def headline(measurement: Measurement) -> JsonObject:
     """The quantities that a decision is made on, each null where it was not measured."""
     latency, capacity = measurement.latency, measurement.capacity
+    rate = measurement.max_rate
     return {
         "ttft_p95_ms": _value(latency.ttft_ms.p95 if latency.ttft_ms else None),
         "tpot_p95_ms": _value(latency.tpot_ms.p95 if latency.tpot_ms else None),
@@ -175,9 +176,9 @@ def headline(measurement: Measurement) -> JsonObject:
         "output_tokens_per_s": _value(capacity.output_tokens_per_s),
         "slo_attainment": _value(latency.slo_attainment),
         "goodput_per_s": _value(latency.goodput_per_s),
-        "max_rate_per_s": None
-        if measurement.max_rate is None
-        else measurement.max_rate.value_per_s,
+        "max_rate_held_per_s": None if rate is None else rate.held_per_s,
+        "max_rate_failed_per_s": None if rate is None else rate.failed_per_s,
+        "max_rate_confirmed_per_s": None if rate is None else rate.confirmed_per_s,
         "preemptions_per_request": _worst(
             latency.preemptions_per_request, capacity.preemptions_per_request
         ),

@@ -62,7 +62,7 @@ def measure_once(
     for attempt in range(1, MOST_ATTEMPTS + 1):
         directory = root / f"attempt-{attempt}"
         request = _request(spec, target, chosen, base_dir, directory, attempt)
-        request = replace(request, find_max_rate=find_max_rate)
+        request = replace(request, find_max_rate=find_max_rate, confirm_max_rate=find_max_rate)
         result = executor.execute(request, listener, cancellation)
         if result.outcome not in (AttemptOutcome.ENVIRONMENT, AttemptOutcome.INVALID):
             break

@@ -51,6 +51,9 @@ def test_goodput_is_the_highest_rate_and_the_best_yet_is_the_one_to_beat(tmp_pat
     assert all(request.find_max_rate for request in requests)
     first, *_ = requests
     assert first.rate_to_beat_per_s is None
+    for attempt, request in zip(history.attempts, requests, strict=True):
+        confirming = attempt.purpose is AttemptPurpose.CONFIRMATION
+        assert request.confirm_max_rate is confirming
     searched = [r for r in requests if r.rate_to_beat_per_s is not None]
     assert searched
     seen = 0.0

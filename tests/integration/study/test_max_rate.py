@@ -26,7 +26,14 @@ from tuner.simulator.engine_model import warm_up
 from tuner.study.calibration import LoadCalibration, RateSource, given_rate
 from tuner.study.checkpoints import no_checkpoint
 from tuner.study.loaded import Loaded
-from tuner.study.rate_finder import BEATS, ROUGH_PROBES, find_max_rate, rate_search
+from tuner.study.rate_finder import (
+    BEATS,
+    ROUGH_PROBES,
+    Probing,
+    RunProbe,
+    find_max_rate,
+    rate_search,
+)
 
 SEQUENCES = 8
 SPEC = small_spec(warmup_s=10, latency_window_s=60).workload
@@ -47,13 +54,20 @@ def workload() -> Workload:
     return build_workload(SPEC, max_model_len=2048, seed=3, base_dir=Path())
 
 
-def on_the_model(seed: int, to_beat_per_s: float | None = None) -> MaxRate:
-    def run(purpose: str, segment: Segment, watch: object) -> Loaded:
-        result, runs = serve(engine(max_num_seqs=SEQUENCES), (segment,))
-        return Loaded(result, metric_series(runs, 1.0))
+def served(purpose: str, segment: Segment, watch: object) -> Loaded:
+    result, runs = serve(engine(max_num_seqs=SEQUENCES), (segment,))
+    return Loaded(result, metric_series(runs, 1.0))
 
-    search = rate_search(CALIBRATION, to_beat_per_s, math.inf)
-    return find_max_rate(search, workload(), SPEC, SLO, seed, PATIENT, run)
+
+def probing(run: RunProbe = served) -> Probing:
+    return Probing(workload(), SPEC, SLO, PATIENT, run)
+
+
+def on_the_model(
+    seed: int, to_beat_per_s: float | None = None, *, confirm: bool = False
+) -> MaxRate:
+    search = rate_search(CALIBRATION, to_beat_per_s, math.inf, confirm=confirm)
+    return find_max_rate(search, probing(), seed)
 
 
 def test_on_the_engine_model_the_true_rate_is_found() -> None:
@@ -69,6 +83,39 @@ def test_on_the_engine_model_the_true_rate_is_found() -> None:
     assert any(inside)
 
 
+def test_what_was_found_is_tried_again_with_new_requests() -> None:
+    asked: list[tuple[str, frozenset[int]]] = []
+
+    def run(purpose: str, segment: Segment, watch: object) -> Loaded:
+        asked.append((purpose, frozenset(request.prompt_seed for request in segment.requests)))
+        return served(purpose, segment, watch)
+
+    search = rate_search(CALIBRATION, None, math.inf, confirm=True)
+    found = find_max_rate(search, probing(run), 0)
+    assert found.confirmation == "held"
+    assert found.confirmed_per_s == found.held_per_s
+    assert found.failed_per_s is not None
+    assert found.confirmed_per_s is not None
+    assert HELD_BELOW * 0.9 < found.confirmed_per_s < found.failed_per_s
+    purposes = [purpose for purpose, _ in asked]
+    assert [p for p in purposes if p.startswith("rate-confirmation")] == [
+        f"rate-confirmation-{number}" for number in range(len(found.confirmations))
+    ]
+    for place, (_, own) in enumerate(asked):
+        assert not any(own & other for _, other in asked[:place])
+
+
+def test_time_for_a_confirmation_is_kept_back() -> None:
+    plain, kept = (
+        find_max_rate(rate_search(CALIBRATION, None, 400.0, confirm=confirm), probing(), 1)
+        for confirm in (False, True)
+    )
+    assert (plain.ended, kept.ended) == ("time", "time")
+    assert len(kept.probes) < len(plain.probes)
+    assert kept.confirmations
+    assert plain.confirmation is None
+
+
 def test_a_configuration_that_does_not_beat_another_is_not_looked_at_closely() -> None:
     found = on_the_model(5, to_beat_per_s=80.0)
     assert found.probes[0].rate_per_s == pytest.approx(BEATS * 80.0)
@@ -78,12 +125,7 @@ def test_a_configuration_that_does_not_beat_another_is_not_looked_at_closely() -
 
 
 def test_a_search_ends_when_its_time_is_up() -> None:
-    def run(purpose: str, segment: Segment, watch: object) -> Loaded:
-        result, runs = serve(engine(max_num_seqs=SEQUENCES), (segment,))
-        return Loaded(result, metric_series(runs, 1.0))
-
-    search = rate_search(CALIBRATION, None, 200.0)
-    found = find_max_rate(search, workload(), SPEC, SLO, 1, PATIENT, run)
+    found = find_max_rate(rate_search(CALIBRATION, None, 200.0), probing(), 1)
     assert (found.ended, len(found.probes)) == ("time", 2)
     assert found.engine_s >= 200
 
@@ -115,6 +157,7 @@ def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(tmp_path: Pat
         max_num_seqs=6,
         slo=Slo(ttft_ms=4000),
         find_max_rate=True,
+        confirm_max_rate=True,
         rate_to_beat_per_s=4.0,
     )
     executor = patient_executor(SystemClock(), locations_in(tmp_path), no_checkpoint)
@@ -131,12 +174,16 @@ def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(tmp_path: Pat
     assert found.value_per_s is not None
     assert (found.low_per_s or 0) < found.value_per_s < found.high_per_s
     assert len(list((tmp_path / "attempt-1").glob("rate-probe-*"))) == len(found.probes)
+    again = list((tmp_path / "attempt-1").glob("rate-confirmation-*"))
+    assert len(again) == len(found.confirmations)
+    assert found.confirmation in ("held", "failed", "time")
 
 
 def test_without_time_no_rate_is_tried_and_none_is_named() -> None:
     def run(purpose: str, segment: Segment, watch: object) -> Loaded:
         raise AssertionError(purpose)
 
-    search = rate_search(CALIBRATION, None, -5.0)
-    found = find_max_rate(search, workload(), SPEC, SLO, 1, PATIENT, run)
+    search = rate_search(CALIBRATION, None, -5.0, confirm=True)
+    found = find_max_rate(search, probing(run), 1)
+    assert found.confirmation == "nothing"
     assert (found.value_per_s, found.probes, found.ended) == (None, (), "time")

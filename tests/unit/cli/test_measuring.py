@@ -89,13 +89,16 @@ GUESSED = RateProbe(4.4, False, "share", 300, 280, 1.0, 7.0, 130.0, "seen")
 def found_rate(*probes: RateProbe, **changes: float | None) -> Measurement:
     values = {"value_per_s": 4.2, "low_per_s": 4.0, "high_per_s": None, **changes}
     slo = SloLimits(500, None, None, 0.95)
-    rate = MaxRate(**values, slo=slo, confidence=0.9, probes=probes, engine_s=172.0, ended="narrow")
+    ends = (values["value_per_s"], values["low_per_s"], values["high_per_s"])
+    rate = MaxRate(*ends, slo=slo, confidence=0.9, probes=probes, engine_s=172.0, ended="narrow")
     return dataclasses.replace(measurement(), max_rate=rate)
 
 
 def test_the_highest_rate_is_shown_with_its_interval_and_its_probes() -> None:
     text = drawn(found_rate(HELD, GUESSED))
-    assert "4.2 requests/s, between 4 and unknown with 90% confidence" in text
+    assert "highest rate that meets the SLO: between 4 (met) and 4.4 requests/s;" in text
+    assert "with 90% confidence it is between 4 and unknown;" in text
+    assert "confirmed" not in text, "nobody asked for it"
     probes = [" ".join(line.split()) for line in text.splitlines()]
     assert "4/s met attainment 119 of 120 good 42 s" in probes
     assert "4.4/s missed? share 280 of 300 good 130 s" in probes
@@ -103,9 +106,34 @@ def test_the_highest_rate_is_shown_with_its_interval_and_its_probes() -> None:
 
 
 def test_a_rate_that_never_held_is_between_nothing_and_what_failed() -> None:
-    text = drawn(found_rate(value_per_s=0.5, low_per_s=None, high_per_s=1.0))
-    assert "0.5 requests/s, between 0 and 1 with" in text
+    missed = dataclasses.replace(HELD, rate_per_s=1.0, holds=False)
+    text = drawn(found_rate(missed, value_per_s=0.5, low_per_s=None, high_per_s=1.0))
+    assert "no rate tried meets the SLO: the lowest, 1 requests/s, does not;" in text
+    assert "between 0 and 1;" in text
+    assert "0.5" not in text.split("requests/s")[0]
     assert "no rate was tried" in drawn(found_rate(value_per_s=None, low_per_s=None))
+
+
+def test_a_rate_above_which_nothing_failed_is_no_highest_one() -> None:
+    text = drawn(found_rate(HELD))
+    assert "no limit found up to 4 requests/s: every rate tried meets the SLO;" in text
+    assert "highest rate" not in text
+
+
+def test_a_confirmation_is_told_with_its_probe() -> None:
+    plain = found_rate(HELD, GUESSED).max_rate
+    assert plain is not None
+    found = dataclasses.replace(plain, confirmation="held", confirmations=(HELD,))
+    text = drawn(dataclasses.replace(measurement(), max_rate=found))
+    assert "confirmed: 4/s was met 2 times, last with new requests;" in text
+    assert "4/s met again attainment" in " ".join(text.split())
+    missed = dataclasses.replace(HELD, holds=False)
+    failed = dataclasses.replace(plain, confirmation="failed", confirmations=(missed,))
+    text = drawn(dataclasses.replace(measurement(), max_rate=failed))
+    assert "not confirmed: with new requests every rate that was tried again missed" in text
+    assert "missed this time" in text
+    late = dataclasses.replace(plain, confirmation="time")
+    assert "not confirmed: no time" in drawn(dataclasses.replace(measurement(), max_rate=late))
 
 
 def test_the_highest_rate_is_in_the_document() -> None:

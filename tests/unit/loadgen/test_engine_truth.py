@@ -5,7 +5,7 @@ import pytest
 from objectives.measurement import Instrument
 from tests.support.load_records import Row, closed_segment, result_of
 from tuner.domain.engine_window import EngineWindow
-from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check
+from tuner.loadgen.engine_truth import EngineTruth, TruthCheck, truth_check, waits_check
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import GeneratorHealth, SegmentResult
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
@@ -117,3 +117,23 @@ def test_without_the_engines_account_nothing_is_said_of_it() -> None:
     verdict = judge(None)
     assert verdict.valid
     assert (verdict.engine_ttft_p95_ms, verdict.ttft_p95_error) == (None, None)
+
+
+REQUESTS = seen(*[None] * 4).segment.requests
+
+
+def test_of_a_load_that_was_ended_early_only_our_being_late_shows() -> None:
+    late = waits_check(REQUESTS, {0: 300.0, 1: 300.0}, SALT, known(200.0, 200.0))
+    assert late is not None
+    assert late.error == pytest.approx(0.5)
+    still = waits_check(REQUESTS, {0: 300.0, 1: 300.0}, SALT, known(900.0, None))
+    assert still is not None
+    assert still.error == 0.0, "they were still waiting, here and there"
+
+
+def test_what_the_engine_has_not_told_of_yet_does_not_count() -> None:
+    found = waits_check(REQUESTS, {0: 300.0, 1: 300.0, 2: 300.0}, SALT, known(300.0))
+    assert found is not None
+    assert (found.requests, found.measured) == (1, 3)
+    assert waits_check(REQUESTS, {0: 300.0}, SALT + 1, known(300.0)) is None
+    assert waits_check(REQUESTS, {}, SALT, known(300.0)) is None

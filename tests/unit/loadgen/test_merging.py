@@ -149,12 +149,12 @@ def test_only_an_open_loop_is_looked_at(segment: object) -> None:
 
 def test_verdicts_of_all_processes_are_told_once_and_the_unanswered_add_up() -> None:
     merged, plain = MergedProgress(2, [None]), LoadProgress(0, "window", 1.5, 3.0, 2, 1, 3)
-    assert merged.take(1, replace(plain, verdicts=[(1, 0.5, 0.0)], unanswered=2)) is None
-    assert merged.take(1, replace(plain, verdicts=[(3, 2.0, None)], unanswered=4)) is None
-    whole = merged.take(0, replace(plain, verdicts=[(0, 0.1, 0.0)], unanswered=1))
+    assert merged.take(1, replace(plain, verdicts=[(1, 0.5, 0.0, 9.0)], unanswered=2)) is None
+    assert merged.take(1, replace(plain, verdicts=[(3, 2.0, None, 9.0)], unanswered=4)) is None
+    whole = merged.take(0, replace(plain, verdicts=[(0, 0.1, 0.0, 9.0)], unanswered=1))
     assert whole is not None
-    assert sorted(whole.verdicts) == [(0, 0.1, 0.0), (1, 0.5, 0.0), (3, 2.0, None)]
+    assert sorted(whole.verdicts) == [(0, 0.1, 0.0, 9.0), (1, 0.5, 0.0, 9.0), (3, 2.0, None, 9.0)]
     assert whole.unanswered == 5
-    later = merged.take(0, replace(plain, verdicts=[(2, 0.2, 0.0)], unanswered=0))
+    later = merged.take(0, replace(plain, verdicts=[(2, 0.2, 0.0, 9.0)], unanswered=0))
     assert later is not None
-    assert later.verdicts == ((2, 0.2, 0.0),)
+    assert later.verdicts == ((2, 0.2, 0.0, 9.0),)

@@ -15,6 +15,7 @@ from tuner.loadgen.request_log import RequestLog
 from tuner.loadgen.verdicts import (
     BAD,
     RunningVerdicts,
+    VerdictRow,
     VerdictSequence,
     strain,
     strains_of,
@@ -87,7 +88,7 @@ class Load:
     def end(self, row: int, at_s: float, outcome: Outcome = Outcome.COMPLETED) -> None:
         self.log.end(row, outcome, START_S + at_s)
 
-    def new(self, at_s: float) -> list[tuple[int, float, float | None]]:
+    def new(self, at_s: float) -> list[VerdictRow]:
         return self.running.new(START_S, 1.0, START_S + at_s)
 
 
@@ -98,9 +99,9 @@ def test_a_request_is_told_once_when_it_has_ended() -> None:
     assert load.new(12.3) == []
     load.token(0, 12.25)
     load.end(0, 12.25)
-    ((place, used, lag_s),) = load.new(12.3)
+    ((place, used, lag_s, ttft_ms),) = load.new(12.3)
     assert place == 0
-    assert (used, lag_s) == pytest.approx((0.5, 0.01))
+    assert (used, lag_s, ttft_ms) == pytest.approx((0.5, 0.01, 200.0))
     assert load.new(12.4) == []
 
 
@@ -108,12 +109,12 @@ def test_a_request_too_late_for_its_first_token_is_bad_before_it_ends() -> None:
     load = Load(12.0)
     load.send(0)
     assert load.new(12.4) == []
-    assert load.new(12.6) == [(0, BAD, 0.0)]
+    assert load.new(12.6) == [(0, BAD, 0.0, 600.0)]
 
 
 def test_one_that_was_never_sent_is_bad_as_soon_as_it_is_late() -> None:
     load = Load(12.0)
-    assert load.new(12.6) == [(0, BAD, None)]
+    assert load.new(12.6) == [(0, BAD, None, 600.0)]
 
 
 def test_an_answer_that_lasts_too_long_is_bad_before_it_ends() -> None:
@@ -121,7 +122,7 @@ def test_an_answer_that_lasts_too_long_is_bad_before_it_ends() -> None:
     load.send(0)
     load.token(0, 12.1)
     assert load.new(16.9) == []
-    assert load.new(17.1) == [(0, BAD, 0.0)]
+    assert load.new(17.1) == [(0, BAD, 0.0, 100.0)]
 
 
 def test_an_error_is_bad_and_warm_up_and_what_is_not_due_yet_are_not_told() -> None:
@@ -129,7 +130,7 @@ def test_an_error_is_bad_and_warm_up_and_what_is_not_due_yet_are_not_told() -> N
     for row in range(4):
         load.send(row)
     load.end(1, 12.1, Outcome.HTTP_ERROR)
-    assert load.new(12.4) == [(1, BAD, 0.0)]
+    assert load.new(12.4) == [(1, BAD, 0.0, None)], "it ended and never had a first token"
 
 
 def test_a_faster_engines_times_are_its_own() -> None:
@@ -138,8 +139,8 @@ def test_a_faster_engines_times_are_its_own() -> None:
     stream.sent_s = START_S + 1.2
     stream._add_frame(START_S + 1.22, 1)
     load.log.end(0, Outcome.COMPLETED, START_S + 1.22)
-    ((_, used, lag_s),) = load.running.new(START_S, 10.0, START_S + 1.3)
-    assert (used, lag_s) == pytest.approx((0.4, 0.0))
+    ((_, used, lag_s, ttft_ms),) = load.running.new(START_S, 10.0, START_S + 1.3)
+    assert (used, lag_s, ttft_ms) == pytest.approx((0.4, 0.0, 200.0))
 
 
 @given(
@@ -150,7 +151,7 @@ def test_a_faster_engines_times_are_its_own() -> None:
 def test_only_the_unbroken_beginning_counts_whatever_the_order(
     strains: list[float], seed: int, known: int
 ) -> None:
-    rows = [(place, value, 0.001 * place) for place, value in enumerate(strains)]
+    rows = [(place, value, 0.001 * place, 1.0 + place) for place, value in enumerate(strains)]
     random.Random(seed).shuffle(rows)
     arrived = rows[:known]
     sequence = VerdictSequence(segment(*(10.0 + 0.1 * place for place in range(len(rows)))))
@@ -160,9 +161,11 @@ def test_only_the_unbroken_beginning_counts_whatever_the_order(
     unbroken = next(place for place in range(len(rows) + 1) if place not in places)
     assert sequence.strains.tolist() == strains[:unbroken]
     assert sequence.lags_s.size == unbroken
+    assert sequence.waits_ms == {place: 1.0 + place for place in range(unbroken)}
 
 
 def test_lags_of_requests_never_sent_are_left_out() -> None:
     sequence = VerdictSequence(segment(5.0, 12.0, 11.0))
-    sequence.add([(2, BAD, None), (1, 0.5, 0.25)])
+    sequence.add([(2, BAD, None, None), (1, 0.5, 0.25, 40.0)])
     assert sequence.lags_s.tolist() == [0.25]
+    assert sequence.waits_ms == {1: 40.0}

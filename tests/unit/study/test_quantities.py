@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from objectives.measurement import Distribution, Estimate, Measurement
+from objectives.measurement import (
+    Distribution,
+    Estimate,
+    MaxRate,
+    Measurement,
+    RateProbe,
+    SloLimits,
+)
 from objectives.metric import Direction
 from tests.support.study_measurements import distribution, measurement
 from tuner.study.quantities import (
@@ -17,7 +24,7 @@ from tuner.study.quantities import (
     readings,
     stored_readings,
 )
-from tuner.study.report import trial_summary
+from tuner.study.report import headline, trial_summary
 
 
 def with_latency(base: Measurement, **changes: object) -> Measurement:
@@ -101,3 +108,34 @@ def test_a_reading_goes_to_json() -> None:
         "high": 2.0,
         "censored": True,
     }
+
+
+def rate_reading(*probes: tuple[float, bool]) -> Reading | None:
+    tried = tuple(
+        RateProbe(rate, holds, "attainment", 50, 49, -4.0, 1.0, 30.0, "seen")
+        for rate, holds in probes
+    )
+    limits = SloLimits(500, None, None, 0.95)
+    found = MaxRate(4.1, 4.0, 4.2, limits, 0.9, tried, 60.0, "narrow")
+    return readings(dataclasses.replace(measurement(), max_rate=found))["max_rate_per_s"]
+
+
+def test_a_rate_is_only_read_with_its_limits() -> None:
+    assert rate_reading((4.0, True), (4.2, False)) == Reading(4.1, 4.0, 4.2)
+    assert rate_reading((4.0, True)) == Reading(4.1, 4.0, 4.2, censored=True)
+    assert rate_reading((4.0, False)) is None
+    assert readings(measurement())["max_rate_per_s"] is None
+
+
+def test_the_headline_gives_what_held_what_failed_and_what_was_confirmed() -> None:
+    tried = tuple(
+        RateProbe(rate, holds, "share", 50, 49, -4.0, 1.0, 30.0, "seen")
+        for rate, holds in ((4.0, True), (4.2, False), (4.1, True))
+    )
+    limits = SloLimits(500, None, None, 0.95)
+    found = MaxRate(4.1, None, None, limits, 0.9, tried, 60.0, "narrow", tried[:1], "held")
+    told = headline(dataclasses.replace(measurement(), max_rate=found))
+    assert told["max_rate_held_per_s"] == 4.1
+    assert told["max_rate_failed_per_s"] == 4.2
+    assert told["max_rate_confirmed_per_s"] == 4.0
+    assert headline(measurement())["max_rate_held_per_s"] is None

@@ -11,6 +11,7 @@ from objectives.slo import Slo
 from tests.support.load_records import Row, result_of
 from tuner.domain.study_spec import WorkloadSpec
 from tuner.errors import LoadGeneratorError
+from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.instrument import LIMITS
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
@@ -23,8 +24,10 @@ from tuner.study.rate_probe import (
     WINDOWS,
     ProbeEndedError,
     ProbeWatch,
+    longest_s,
     probe_segment,
     require_in_time,
+    require_truth,
 )
 
 SLO = Slo(ttft_ms=500)
@@ -46,7 +49,7 @@ def strains(count: int, bad_every: int | None, seed: int = 1) -> list[VerdictRow
     """Of the window's first requests: a hundred were due in the warm-up."""
     used = np.random.default_rng(seed).random(count)
     return [
-        (100 + i, BAD if bad_every and i % bad_every == 0 else float(used[i]), 0.001)
+        (100 + i, BAD if bad_every and i % bad_every == 0 else float(used[i]), 0.001, 400.0)
         for i in range(count)
     ]
 
@@ -201,3 +204,43 @@ def test_what_was_looked_at_is_not_looked_at_again(monkeypatch: pytest.MonkeyPat
         told(progress(20.0 + begin / RATE, rows[begin : begin + 30]))
     assert sizes == sorted(set(sizes))
     assert sizes[0] >= FIRST_VERDICT * WINDOW_S * RATE
+
+
+def outcome(*, holds: bool) -> RateProbe:
+    return RateProbe(RATE, holds, "attainment", 100, 20, 9.0, 1.0, 60.0, "seen")
+
+
+def check(client_ms: float, engine_ms: float, requests: int = 100) -> TruthCheck:
+    return TruthCheck(client_ms, engine_ms, requests, 100)
+
+
+def test_a_rate_does_not_fail_because_first_tokens_were_seen_late() -> None:
+    failed, held = outcome(holds=False), outcome(holds=True)
+    with pytest.raises(LoadGeneratorError, match=r"lower engine\.time_scale"):
+        require_truth(failed, check(530.0, 500.0), LIMITS)
+    require_truth(held, check(530.0, 500.0), LIMITS)
+    require_truth(failed, check(520.0, 500.0), LIMITS)
+
+
+def test_a_rate_does_not_hold_because_first_tokens_were_seen_early() -> None:
+    with pytest.raises(LoadGeneratorError, match="held with a TTFT p95 of 400 ms"):
+        require_truth(outcome(holds=True), check(400.0, 500.0), LIMITS)
+    require_truth(outcome(holds=False), check(400.0, 500.0), LIMITS)
+
+
+def test_of_few_requests_or_without_an_account_nothing_is_known() -> None:
+    require_truth(outcome(holds=False), check(900.0, 500.0, requests=19), LIMITS)
+    require_truth(outcome(holds=False), None, LIMITS)
+
+
+def test_the_watch_knows_how_long_requests_waited() -> None:
+    watching = watch()
+    watching(progress(15.0, strains(30, None)))
+    assert watching.waits_ms == {100 + i: 400.0 for i in range(30)}
+
+
+def test_a_probe_lasts_at_most_its_windows_and_its_drain() -> None:
+    spec = WorkloadSpec(warmup_s=10, latency_window_s=60)
+    built = build_workload(spec, max_model_len=2048, seed=0, base_dir=Path())
+    planned = probe_segment(built, spec, 1.0, SLO, 1)
+    assert longest_s(spec, SLO) == planned.window_end_s + planned.drain_s

@@ -12,7 +12,7 @@ from objectives.measurement import MaxRate, RateProbe
 from objectives.slo import Slo
 from tests.support.queues import waits_s
 from tuner.loadgen.sprt import Verdict
-from tuner.study.rate_search import CONFIDENCE, RateSearch, bracket
+from tuner.study.rate_search import CONFIDENCE, STEP_DOWN, RateSearch, bracket
 
 SLO = Slo(ttft_ms=500)
 
@@ -125,3 +125,72 @@ def test_on_a_busy_queue_the_interval_holds_the_rate_as_often_as_it_says() -> No
     assert hits / len(runs) >= CONFIDENCE - 0.05
     values = [run.value_per_s for run in runs if run.value_per_s is not None]
     assert 12.0 < np.median(values) < 14.5
+
+
+CONFIRMING = RateSearch(1.0, 4.0, most_confirmations=3)
+NARROW = [probe(2.0, True), probe(2.8, False), probe(2.4, True), probe(2.45, False)]
+
+
+def test_the_highest_rate_that_held_is_tried_again_until_one_holds() -> None:
+    assert CONFIRMING.next_confirmation(NARROW, []) == 2.4
+    assert CONFIRMING.next_confirmation(NARROW, [probe(2.4, True)]) is None
+    again = probe(2.4, False)
+    second = CONFIRMING.next_confirmation(NARROW, [again])
+    assert second == pytest.approx(2.4 / STEP_DOWN)
+    third = CONFIRMING.next_confirmation(NARROW, [again, probe(second or 0, False)])
+    assert third == 2.0, "held in the search, and no further down than a step"
+    failed = [again, probe(2.2, False), probe(2.0, False)]
+    assert CONFIRMING.next_confirmation(NARROW, failed) is None
+    assert RateSearch(1.0, 4.0).next_confirmation(NARROW, []) is None
+
+
+def test_where_nothing_held_there_is_nothing_to_confirm() -> None:
+    failing = [probe(2.0, False), probe(1.0, False)]
+    assert CONFIRMING.next_confirmation(failing, []) is None
+    found = CONFIRMING.found(failing, SLO, 1.0)
+    assert (found.confirmation, found.held_per_s, found.failed_per_s) == ("nothing", None, 1.0)
+
+
+def test_a_confirmed_rate_is_told_with_how_often_it_held() -> None:
+    found = CONFIRMING.found(NARROW, SLO, 1.0, [probe(2.4, True)])
+    assert (found.confirmation, found.confirmed_per_s, found.failed_per_s) == ("held", 2.4, 2.45)
+    assert found.times_held(2.4) == 2
+    assert found.value_per_s == pytest.approx(math.sqrt(2.4 * 2.45))
+
+
+def test_a_rate_that_is_missed_the_second_time_is_no_longer_held() -> None:
+    found = CONFIRMING.found(NARROW, SLO, 1.0, [probe(2.4, False), probe(2.2, True)])
+    assert (found.confirmed_per_s, found.failed_per_s, found.held_per_s) == (2.2, 2.4, 2.2)
+    assert (found.low_per_s, found.high_per_s) == (2.2, 2.4)
+    assert found.times_held(2.2) == 1
+    assert found.ended == "narrow"
+    assert found.estimate is not None
+    assert found.estimate.n == 600
+
+
+def test_without_time_or_luck_nothing_is_confirmed() -> None:
+    assert CONFIRMING.found(NARROW, SLO, 1.0).confirmation == "time"
+    missed = CONFIRMING.found(NARROW, SLO, 1.0, [probe(2.4, False)] * 3)
+    assert (missed.confirmation, missed.confirmed_per_s, missed.held_per_s) == ("failed", None, 2.0)
+    assert RateSearch(1.0, 4.0).found(NARROW, SLO, 1.0).confirmation is None
+
+
+def test_confirmations_share_the_errors_that_a_search_may_make() -> None:
+    assert CONFIRMING.test(0.95).error == pytest.approx((1 - CONFIDENCE) / 13)
+
+
+@given(truth=st.floats(0.4, 8.0), luck=st.lists(st.booleans(), min_size=3, max_size=3))
+def test_what_is_confirmed_was_never_seen_to_fail(truth: float, luck: list[bool]) -> None:
+    search, probes = dataclasses.replace(CONFIRMING, most_probes=16), list[RateProbe]()
+    while (rate := search.next_rate(probes)) is not None:
+        probes.append(probe(rate, rate <= truth))
+    confirmations: list[RateProbe] = []
+    for holds in luck:
+        rate = search.next_confirmation(probes, confirmations)
+        if rate is None:
+            break
+        confirmations.append(probe(rate, holds))
+    found = search.found(probes, SLO, 1.0, confirmations)
+    if found.confirmed_per_s is not None:
+        assert found.confirmed_per_s < (found.failed_per_s or math.inf)
+        assert found.confirmation == "held"
