@@ -313,6 +313,8 @@ class Instrument:
     """Whether prompts were kept apart from those of other loads by `cache_salt`."""
     cache_reset: bool | None = None
     """Whether the engine emptied its prefix cache for this load; most refuse."""
+    load_processes: int | None = None
+    """How many processes sent the load; None in measurements of older versions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,7 @@ measurements = st.builds(
         client_cpu_share=_maybe_float,
         loop_stall_max_ms=_maybe_float,
         clock=st.text(),
+        load_processes=_maybe_count,
         client_output_tokens=_maybe_count,
         server_output_tokens=_maybe_count,
         prefix_hit_rate=_maybe_float,

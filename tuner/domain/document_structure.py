@@ -30,6 +30,7 @@ _EXAMPLES = {
     "sigma": "{type: lognormal, median: 400, sigma: 0.8}",
     "value": "{type: constant, value: 128}",
     "cv": "{process: gamma, cv: 3}",
+    "concurrency": "{process: closed_loop, concurrency: 32}",
 }
 _DISCRIMINATOR_EXAMPLES = {
     "kind": _EXAMPLES["engine"],

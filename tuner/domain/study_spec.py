@@ -385,6 +385,9 @@ class WorkloadSpec(Strict):
     """Measured window at saturation, seconds of engine time."""
     seed: Seed = 0
     """Draws lengths, arrivals and prompts; the same for every trial."""
+    load_processes: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Processes that send the load, at most; as many as it needs by `servetune selftest`, else one,
+    when absent."""
 
     @model_validator(mode="before")
     @classmethod

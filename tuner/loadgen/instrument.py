@@ -87,6 +87,7 @@ def instrument(
         clock_step_ms=facts.step_ms,
         cache_salt=all(result.report.cache_salt for result in segments),
         cache_reset=cache_reset,
+        load_processes=max((result.report.processes for result in segments), default=None),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from tuner.loadgen.load_result import GeneratorHealth, LoadProgress, SegmentReport
-from tuner.loadgen.plan import OpenLoopSegment
+from tuner.loadgen.partition import owners
+from tuner.loadgen.plan import OpenLoopSegment, Segment
 from tuner.loadgen.prefix import Look, PrefixRow
 from tuner.loadgen.records import IntArray, Records
 from tuner.loadgen.verdicts import VerdictRow
@@ -72,10 +73,10 @@ def _merged_health(parts: Sequence[GeneratorHealth | None]) -> GeneratorHealth |
 class MergedProgress:
     """Progress of a load of several processes, told at the pace of the first of them."""
 
-    def __init__(self, processes: int, looks: Sequence[Look | None]) -> None:
-        """`looks` holds the look at each segment of the whole plan; None for closed loops."""
+    def __init__(self, processes: int, views: Sequence[LookedAt | None]) -> None:
+        """`views` holds the look at each segment of the whole plan; None where there is none."""
         self._latest: list[LoadProgress | None] = [None] * processes
-        self._looks = looks
+        self._views = views
         self._prefixes: dict[int, dict[int, Sequence[PrefixRow]]] = {}
         self._verdicts: dict[int, list[VerdictRow]] = {}
 
@@ -102,14 +103,24 @@ class MergedProgress:
 
     def _prefix(self, segment: int) -> list[PrefixRow] | None:
         """Once, when every process has told its part."""
-        parts, look = self._prefixes.get(segment, {}), self._looks[segment]
-        if look is None or len(parts) < len(self._latest):
+        parts, view = self._prefixes.get(segment, {}), self._views[segment]
+        if view is None or len(parts) < len(self._latest):
             return None
         del self._prefixes[segment]
         rows: list[Iterator[PrefixRow]] = [iter(parts[part]) for part in range(len(parts))]
-        return [next(rows[row % len(rows)]) for row in look.rows]
+        return [next(rows[owner]) for owner in view.owners]
 
 
-def looks_at(segments: Sequence[object]) -> list[Look | None]:
-    """The look at each segment that has one."""
-    return [Look.of(each) if isinstance(each, OpenLoopSegment) else None for each in segments]
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """The rows of a segment that are looked at, by the process which sends each."""
+
+    owners: tuple[int, ...]
+
+    @classmethod
+    def of(cls, segment: Segment, processes: int) -> LookedAt | None:
+        """None for a segment that is not looked at."""
+        if not isinstance(segment, OpenLoopSegment):
+            return None
+        sent_by = owners(segment.requests, processes)
+        return cls(tuple(sent_by[row] for row in Look.of(segment).rows))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, Segment
+from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, Segment
 
 
 def most_processes(plan: LoadPlan) -> int:
@@ -19,23 +20,55 @@ def partition(plan: LoadPlan, processes: int) -> tuple[LoadPlan, ...]:
     """
     if not 1 <= processes <= most_processes(plan):
         raise ValueError(f"{processes} processes for a plan that {most_processes(plan)} can share")
+    shares = [_shares(segment, processes) for segment in plan.segments]
     return tuple(
-        replace(plan, segments=tuple(_share(each, part, processes) for each in plan.segments))
-        for part in range(processes)
+        replace(plan, segments=tuple(parts[part] for parts in shares)) for part in range(processes)
     )
 
 
+def owners(requests: Sequence[PlannedRequest], processes: int) -> list[int]:
+    """Which process sends each request: they are dealt out in turn, a conversation as one.
+
+    A turn is sent by who knows that the turn before it has ended. ValueError for one that follows
+    none of these requests.
+    """
+    beginning = _beginnings(requests)
+    part_of: dict[int, int] = {}
+    for index in beginning:
+        part_of.setdefault(index, len(part_of) % processes)
+    return [part_of[index] for index in beginning]
+
+
+def _beginnings(requests: Sequence[PlannedRequest]) -> list[int]:
+    """The index of the request that begins each one's conversation, its own where it is alone."""
+    known = {request.index for request in requests}
+    begins: dict[int, int] = {}
+    for request in requests:
+        if request.after is None:
+            begins[request.index] = request.index
+        elif request.after in begins:
+            begins[request.index] = begins[request.after]
+        else:
+            where = "comes later" if request.after in known else "is not here"
+            raise ValueError(f"request {request.index} waits for {request.after}, which {where}")
+    return [begins[request.index] for request in requests]
+
+
 def _parts(segment: Segment) -> int:
-    if any(request.after is not None for request in segment.requests):
-        return 1  # a turn is sent by who knows that the turn before it has ended
+    conversations = sum(request.after is None for request in segment.requests)
     if isinstance(segment, OpenLoopSegment):
-        return len(segment.requests)
-    return min(segment.concurrency, len(segment.requests))
+        return conversations
+    return min(segment.concurrency, conversations)
 
 
-def _share(segment: Segment, part: int, processes: int) -> Segment:
-    requests = segment.requests[part::processes]
+def _shares(segment: Segment, processes: int) -> list[Segment]:
+    dealt: list[list[PlannedRequest]] = [[] for _ in range(processes)]
+    for request, owner in zip(segment.requests, owners(segment.requests, processes), strict=True):
+        dealt[owner].append(request)
     if isinstance(segment, OpenLoopSegment):
-        return replace(segment, requests=requests)
-    each, more = divmod(segment.concurrency, processes)
-    return replace(segment, requests=requests, concurrency=each + (part < more))
+        return [replace(segment, requests=tuple(each)) for each in dealt]
+    slots, more = divmod(segment.concurrency, processes)
+    return [
+        replace(segment, requests=tuple(each), concurrency=slots + (part < more))
+        for part, each in enumerate(dealt)
+    ]

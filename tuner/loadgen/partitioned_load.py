@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tuner.loadgen.load_result import LoadProgress, load_segments, save_segment
-from tuner.loadgen.merging import MergedProgress, looks_at, merged_records, merged_report
+from tuner.loadgen.merging import LookedAt, MergedProgress, merged_records, merged_report
 from tuner.loadgen.partition import partition
 from tuner.loadgen.plan import LoadPlan
 from tuner.loadgen.plan_file import PLAN_NAME, write_plan
@@ -18,7 +18,8 @@ class PartitionedLoad:
     def __init__(self, plan: LoadPlan, directory: Path, processes: int) -> None:
         self._directory = directory
         self.plans = partition(plan, processes)
-        self._progress = MergedProgress(processes, looks_at(plan.segments))
+        views = [LookedAt.of(segment, processes) for segment in plan.segments]
+        self._progress = MergedProgress(processes, views)
         self._merged = 0
         self.directories = (
             [directory]

@@ -308,8 +308,7 @@ class LoadSession:
         expected_tokens_per_s: float | None = None,
     ) -> Loaded:
         """Run segments; `watch` hears of their progress too, and may raise to end them."""
-        capacity = self._capacity
-        processes = 1 if capacity is None else capacity.processes_for(expected_tokens_per_s)
+        processes = self._processes(request, expected_tokens_per_s)
         directory = request.directory / purpose
         directory.mkdir(parents=True, exist_ok=True)
         plan = load_plan(request, engine, purpose, segments)
@@ -325,6 +324,13 @@ class LoadSession:
         loaded.series.save(directory / SERIES_FILE)
         _require_whole(loaded.result, plan, purpose)
         return loaded
+
+    def _processes(self, request: AttemptRequest, tokens_per_s: float | None) -> int:
+        """As the document says, or as this host's selftest does of such a load."""
+        asked, capacity = request.workload.load_processes, self._capacity
+        if asked is not None:
+            return asked
+        return 1 if capacity is None else capacity.processes_for(tokens_per_s)
 
 
 def expected_tokens_per_s(

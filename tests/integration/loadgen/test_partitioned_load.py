@@ -17,7 +17,14 @@ from tests.support.load_runs import generators, gone, paced, plan_for, run
 from tests.support.scripted_server import Step, plain_answer, threaded_server
 from tuner.errors import LoadGeneratorError
 from tuner.loadgen.load_result import LoadProgress, load_segments
-from tuner.loadgen.plan import LoadPlan, OpenLoopSegment, PlannedRequest, UserLoopSegment
+from tuner.loadgen.plan import (
+    ClosedLoopSegment,
+    LoadPlan,
+    OpenLoopSegment,
+    PlannedRequest,
+    Segment,
+    UserLoopSegment,
+)
 from tuner.loadgen.prefix import Look, rows_of_records
 from tuner.loadgen.records import Outcome
 
@@ -177,3 +184,40 @@ def test_users_are_dealt_out_and_all_of_them_go_on_until_the_measured_have_ended
     in_flight = [int(((begin <= at) & (end > at)).sum()) for at in np.linspace(0.2, 0.8, 40)]
     assert max(in_flight) == 5
     assert float(np.nanmax(records.due_s)) > 0.8
+
+
+def turns(count: int, *, timed: bool) -> tuple[PlannedRequest, ...]:
+    """Conversations of three turns, begun in turn by six users."""
+    return tuple(
+        PlannedRequest(
+            i, 8, 3, 900 + i, i * 0.02 if timed else None, after=i - 6 if (i // 6) % 3 else None
+        )
+        for i in range(count)
+    )
+
+
+def test_conversations_are_dealt_out_and_no_turn_is_sent_before_the_one_it_answers(
+    tmp_path: Path,
+) -> None:
+    plan = plan_for("http://unused")
+    segments: tuple[Segment, ...] = (
+        OpenLoopSegment(turns(48, timed=True), 0.1, 0.6, 10.0),
+        ClosedLoopSegment(turns(1200, timed=False), 4, 0.1, 0.5),
+    )
+    with threaded_server(paced) as server:
+        whole = replace(plan, base_url=server.url, segments=segments)
+        result = run(whole, tmp_path, processes=2)
+    for found, segment in zip(result.segments, segments, strict=True):
+        records = found.records
+        assert found.report.processes == 2
+        assert not found.report.list_exhausted
+        row_of = {int(index): row for row, index in enumerate(records.index)}
+        after = {each.index: each.after for each in segment.requests}
+        answered = 0
+        for index, row in row_of.items():
+            before = after[index]
+            if before is None or np.isnan(records.sent_s[row]):
+                continue
+            answered += 1
+            assert records.sent_s[row] >= records.ended_s[row_of[before]]
+        assert answered > 5

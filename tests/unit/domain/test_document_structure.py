@@ -111,6 +111,20 @@ def test_an_unknown_key_is_a_fault_that_says_where_it_belongs(
             "is required",
             "for example {process: gamma, cv: 3}",
         ),
+        (
+            {"workload.arrival": {"process": "closed_loop"}},
+            "workload.arrival.concurrency",
+            "is required",
+            "for example {process: closed_loop, concurrency: 32}",
+        ),
+        (
+            {"workload.arrival": {"process": "closed_loop", "concurrency": 8, "rate": 2.0}},
+            "workload.arrival.rate",
+            "unknown key",
+            "concurrency, think_s",
+        ),
+        ({"workload.load_processes": 0}, "workload.load_processes", "must be at least 1", None),
+        ({"workload.load_processes": 65}, "workload.load_processes", "must be at most 64", None),
         ({"workload.arrival.process": "poison"}, "workload.arrival.process", "poison", "poisson?"),
         (
             {"search_space.enable_chunked_prefill": {"choices": []}},

@@ -14,8 +14,8 @@ from tuner.loadgen.load_result import (
     SegmentReport,
     SegmentWindow,
 )
-from tuner.loadgen.merging import MergedProgress, looks_at, merged_records, merged_report
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest
+from tuner.loadgen.merging import LookedAt, MergedProgress, merged_records, merged_report
+from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, PlannedRequest, Segment
 from tuner.loadgen.prefix import PrefixRow
 from tuner.loadgen.records import Outcome, Records
 
@@ -95,7 +95,7 @@ def progress(segment: int = 0, **changes: object) -> LoadProgress:
 
 
 def test_progress_is_told_once_all_have_begun_and_then_with_the_first_process() -> None:
-    merged = MergedProgress(2, looks_at([OPEN]))
+    merged = MergedProgress(2, [LookedAt.of(OPEN, 2)])
     assert merged.take(0, progress()) is None
     assert merged.take(1, progress()) is None
     whole = merged.take(0, progress(elapsed_s=1.75))
@@ -105,7 +105,7 @@ def test_progress_is_told_once_all_have_begun_and_then_with_the_first_process() 
 
 
 def test_a_segment_is_over_when_the_last_process_is_through() -> None:
-    merged = MergedProgress(2, looks_at([OPEN, CLOSED]))
+    merged = MergedProgress(2, [LookedAt.of(OPEN, 2), LookedAt.of(CLOSED, 2)])
     merged.take(1, progress())
     ahead = merged.take(0, progress(segment=1, completed=0, failed=0, in_flight=0))
     assert ahead is not None
@@ -120,9 +120,7 @@ def test_the_windows_first_requests_are_told_once_in_the_plans_order() -> None:
     def row(number: int) -> PrefixRow:
         return (1.0 + number * 0.01, None, None, None, 0)
 
-    (look,) = looks_at([OPEN])
-    assert look is not None
-    merged = MergedProgress(2, [look])
+    merged = MergedProgress(2, [LookedAt.of(OPEN, 2)])
     merged.take(0, progress(prefix=[row(n) for n in (0, 2, 4, 6)]))
     merged.take(1, progress(prefix=[row(n) for n in (1, 3, 5)]))
     whole = merged.take(0, progress())
@@ -134,7 +132,7 @@ def test_the_windows_first_requests_are_told_once_in_the_plans_order() -> None:
 
 
 def test_a_part_of_the_first_requests_is_not_told() -> None:
-    merged = MergedProgress(2, looks_at([OPEN]))
+    merged = MergedProgress(2, [LookedAt.of(OPEN, 2)])
     merged.take(1, progress())
     whole = merged.take(0, progress(prefix=[(1.0, None, None, None, 0)]))
     assert whole is not None
@@ -142,9 +140,17 @@ def test_a_part_of_the_first_requests_is_not_told() -> None:
 
 
 @pytest.mark.parametrize("segment", [OPEN, CLOSED])
-def test_only_an_open_loop_is_looked_at(segment: object) -> None:
-    (look,) = looks_at([segment])
-    assert (look is not None) == (segment is OPEN)
+def test_only_an_open_loop_is_looked_at(segment: Segment) -> None:
+    assert (LookedAt.of(segment, 2) is not None) == (segment is OPEN)
+
+
+def test_conversations_first_requests_come_from_the_process_that_holds_them() -> None:
+    """Two conversations of two turns, whose second turns are not looked at, between others."""
+    after = {1: 0, 4: 3}
+    requests = tuple(replace(each, after=after.get(each.index)) for each in OPEN.requests)
+    view = LookedAt.of(replace(OPEN, requests=requests), 2)
+    assert view is not None
+    assert view.owners == (0, 1, 0, 1, 0), "requests 0, 2, 3, 5 and 6"
 
 
 def test_verdicts_of_all_processes_are_told_once_and_the_unanswered_add_up() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.loadgen.partition import most_processes, partition
+from tuner.loadgen.partition import most_processes, owners, partition
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -14,6 +14,7 @@ from tuner.loadgen.plan import (
     PlannedRequest,
     UserLoopSegment,
 )
+from tuner.loadgen.turns import Turns
 
 
 def plan_of(open_count: int, closed_count: int, concurrency: int) -> LoadPlan:
@@ -76,9 +77,53 @@ def test_no_process_is_left_without_requests_or_slots() -> None:
         partition(plan_of(4, 9, 3), 4)
 
 
-def test_turns_of_a_conversation_stay_in_one_process() -> None:
-    requests = tuple(
-        PlannedRequest(i, 5, 2, i, i * 0.25, after=i - 1 if i == 3 else None) for i in range(9)
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[PlannedRequest, ...]:
+    """Requests, each of which may follow an earlier one that none follows yet."""
+    ends: list[int] = []
+    found = []
+    for index in range(draw(st.integers(1, 40))):
+        after = draw(st.sampled_from([None, *ends]))
+        if after is not None:
+            ends.remove(after)
+        ends.append(index)
+        found.append(PlannedRequest(index, 5, 2, index, index * 0.25, after=after))
+    return tuple(found)
+
+
+@given(requests=conversations(), concurrency=st.integers(1, 8), data=st.data())
+def test_turns_of_a_conversation_stay_in_one_process(
+    requests: tuple[PlannedRequest, ...], concurrency: int, data: st.DataObject
+) -> None:
+    plan = replace(
+        plan_of(1, 1, 1),
+        segments=(
+            OpenLoopSegment(requests, 1.0, 2.0, 3.0),
+            ClosedLoopSegment(requests, concurrency, 1.0, 2.0),
+        ),
     )
-    plan = replace(plan_of(9, 9, 3), segments=(OpenLoopSegment(requests, 1.0, 2.0, 3.0),))
-    assert most_processes(plan) == 1
+    begun = sum(request.after is None for request in requests)
+    assert most_processes(plan) == min(begun, concurrency)
+    parts = partition(plan, data.draw(st.integers(1, most_processes(plan))))
+    for number in range(2):
+        shares = [part.segments[number].requests for part in parts]
+        for share in shares:
+            Turns(share)  # raises where a turn's predecessor is elsewhere
+            assert [r.index for r in share] == sorted(r.index for r in share)
+        firsts = [sum(r.after is None for r in share) for share in shares]
+        assert max(firsts) - min(firsts) <= 1
+        assert sorted(r.index for share in shares for r in share) == list(range(len(requests)))
+
+
+def test_a_turn_that_follows_nothing_is_refused() -> None:
+    lost = PlannedRequest(1, 5, 2, 1, 0.5, after=7)
+    with pytest.raises(ValueError, match="request 1 waits for 7, which is not here"):
+        owners((PlannedRequest(0, 5, 2, 0, 0.0), lost), 2)
+    early = (PlannedRequest(0, 5, 2, 0, 0.0, after=1), PlannedRequest(1, 5, 2, 1, 0.5))
+    with pytest.raises(ValueError, match="request 0 waits for 1, which comes later"):
+        owners(early, 2)
+
+
+def test_requests_that_are_alone_are_dealt_out_in_turn() -> None:
+    requests = tuple(PlannedRequest(i, 5, 2, i, i * 0.25) for i in range(7))
+    assert owners(requests, 3) == [0, 1, 2, 0, 1, 2, 0]

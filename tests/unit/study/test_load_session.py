@@ -5,13 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from objectives.measurement import EngineFacts
 from tests.support.study_fakes import FakeEngine, attempt_request
+from tuner.domain.cancellation import Cancellation
+from tuner.domain.clock import SystemClock
 from tuner.domain.study_spec import SimulatedEngineSpec, WorkloadSpec
-from tuner.loadgen.plan import ClosedLoopSegment, OpenLoopSegment, UserLoopSegment
+from tuner.engine.launcher import RunningEngine
+from tuner.loadgen.instrument_capacity import Host, InstrumentCapacity
+from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, UserLoopSegment
+from tuner.study.attempt import LoadHooks
 from tuner.study.budget import DRAIN_S
 from tuner.study.calibration import given_rate, users_load
 from tuner.study.confirmation import BURST_OUTPUT_TOKENS, burst_size
 from tuner.study.engine_launch import SHORTEST_DEADLINE_S, launch_request, wall_seconds
+from tuner.study.load_progress import ProgressSink
 from tuner.study.load_segments import (
     burst_segment,
     load_plan,
@@ -19,8 +26,11 @@ from tuner.study.load_segments import (
     measurement_segments,
     workload_of,
 )
+from tuner.study.load_session import LoadSession
+from tuner.study.loaded import Loaded
 
 LOAD = given_rate(2.0, 24)
+HOST = Host("here", 2, "x86_64", "Linux")
 
 
 def test_one_measurement_is_an_open_loop_at_the_rate_then_saturation(tmp_path: Path) -> None:
@@ -119,3 +129,42 @@ def test_the_closed_loop_of_a_document_is_measured_before_saturation(tmp_path: P
     assert isinstance(capacity, ClosedLoopSegment)
     assert capacity.concurrency == 24
     assert load_s((latency, capacity)) == latency.window_end_s + DRAIN_S + capacity.window_end_s
+
+
+class _Stopped(Exception):
+    pass
+
+
+class Deaf(LoadSession):
+    """Sends nothing; keeps how many processes were to send it."""
+
+    processes = 0
+
+    def apply(
+        self,
+        plan: LoadPlan,
+        engine: RunningEngine,
+        directory: Path,
+        hooks: LoadHooks,
+        on_progress: ProgressSink,
+        processes: int = 1,
+    ) -> Loaded:
+        self.processes = processes
+        raise _Stopped
+
+
+@pytest.mark.parametrize(("asked", "tested", "sent_by"), [(3, 2, 3), (None, 2, 2), (None, None, 1)])
+def test_the_load_is_sent_by_as_many_processes_as_the_document_or_the_selftest_says(
+    tmp_path: Path, asked: int | None, tested: int | None, sent_by: int
+) -> None:
+    load = WorkloadSpec(load_processes=asked)
+    request = dataclasses.replace(attempt_request(tmp_path), workload=load)
+    capacity = None
+    if tested is not None:
+        capacity = InstrumentCapacity(HOST, "2026-01-01", "1", "kernel", tested, ())
+    session = Deaf(SystemClock(), capacity=capacity)
+    hooks = LoadHooks(Cancellation(), lambda: True, lambda status: None)
+    engine = FakeEngine(launch_request(request, 18000))
+    with pytest.raises(_Stopped):
+        session.burst(request, engine, EngineFacts(), hooks)
+    assert session.processes == sent_by
