@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from tuner.domain.container_image import is_image_reference
@@ -47,8 +47,9 @@ def _docker_faults(path: str, launcher: Mapping[str, object]) -> Iterator[Fault]
 def _attached_faults(path: str, launcher: Mapping[str, object]) -> Iterator[Fault]:
     url = launcher.get("url")
     if isinstance(url, str) and url and not _is_base_url(url):
-        hint = "http://HOST:PORT, without a path"
+        hint = "http://HOST:PORT or https://HOST:PORT, without a path"
         yield Fault(f"{path}.url", f"{excerpt(url)} is not an endpoint's address", hint)
+    yield from _proxy_faults(f"{path}.proxy", launcher.get("proxy"))
     command = launcher.get("restart_command")
     words = command if isinstance(command, list) else []
     if words.count(FLAGS_PLACEHOLDER) > 1:
@@ -59,6 +60,23 @@ def _attached_faults(path: str, launcher: Mapping[str, object]) -> Iterator[Faul
         yield Fault(f"{path}.restart_command", message, "keep one of them")
 
 
+def _proxy_faults(path: str, proxy: object) -> Iterator[Fault]:
+    url = proxy.get("url") if isinstance(proxy, Mapping) else None
+    if not isinstance(url, str) or not url:
+        return
+    if _has_credentials(url):
+        # The words are not repeated: whoever reads the message need not know them.
+        hint = "name an environment variable that holds USER:PASSWORD in credentials_env"
+        yield Fault(f"{path}.url", "holds credentials", hint)
+    elif not _is_base_url(url, ("http",)):
+        hint = "http://HOST:PORT, without a path"
+        yield Fault(f"{path}.url", f"{excerpt(url)} is not a proxy's address", hint)
+
+
+def _has_credentials(url: str) -> bool:
+    return "@" in url
+
+
 def _is_mount(text: str) -> bool:
     try:
         parse_mount(text)
@@ -67,7 +85,7 @@ def _is_mount(text: str) -> bool:
     return True
 
 
-def _is_base_url(url: str) -> bool:
+def _is_base_url(url: str, schemes: Collection[str] = ("http", "https")) -> bool:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -75,7 +93,7 @@ def _is_base_url(url: str) -> bool:
         return False
     bare = parts.path in ("", "/") and not parts.query and not parts.fragment
     return (
-        parts.scheme == "http"
+        parts.scheme in schemes
         and bool(parts.hostname)
         and port is not None
         and bare

@@ -85,13 +85,22 @@ class DockerLauncherSpec(Strict):
     """More of the host, as `SOURCE:TARGET` or `SOURCE:TARGET:ro`."""
 
 
+class ProxySpec(Strict):
+    """An HTTP proxy on the way to an endpoint; what it adds is measured too."""
+
+    url: Annotated[str, Field(min_length=1, max_length=300)]
+    """Where it answers: `http://HOST:PORT`, without credentials."""
+    credentials_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,99}$")] | None = None
+    """Environment variable of the worker that holds `USER:PASSWORD`; none are sent when absent."""
+
+
 class AttachedLauncherSpec(Strict):
     """An endpoint that is not ours to start: a command of its owner restarts it with new flags."""
 
     type: Literal["attached"]
     """`attached`: for a systemd unit, a rollout, or a script that manages the server."""
     url: Annotated[str, Field(min_length=1, max_length=300)]
-    """Where it answers: `http://HOST:PORT`."""
+    """Where it answers: `http://HOST:PORT` or `https://HOST:PORT`."""
     restart_command: Command
     """Words of the command, no shell. The flags replace the word `{flags}`, or are appended."""
     stop_command: Command | None = None
@@ -104,6 +113,8 @@ class AttachedLauncherSpec(Strict):
     log_file: HostPath | None = None
     """Where the server logs; what it gains is read for diagnosis, and for whether the flags were
     applied."""
+    proxy: ProxySpec | None = None
+    """Through which it is reached; straight when absent, whatever `HTTP_PROXY` says."""
 
 
 def _process_when_untold(data: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.domain.clock import Clock, SystemClock
+from tuner.domain.proxy import Proxy
 from tuner.engine.executable import cannot_run, find_executable
 from tuner.engine.guard_channel import GuardChannel, GuardProgram
 from tuner.engine.http_probe import Probe
@@ -54,8 +55,9 @@ class AttachedLauncher:
     def launch(self, request: LaunchRequest) -> AttachedEngine:
         """Start the restart command without waiting for its end.
 
-        Raises ExecutableNotFoundError for a command that does not exist, or InfrastructureError
-        (no log file, no flags file, or no guard could be started).
+        Raises ExecutableNotFoundError for a command that does not exist, StartupError for a proxy
+        whose credentials are not there, or InfrastructureError (no log file, no flags file, or no
+        guard could be started).
         """
         place = _place(request)
         asked = EndpointRequest(
@@ -66,7 +68,7 @@ class AttachedLauncher:
             log_file=place.log_file,
             grace_s=request.stop_grace_s,
         )
-        before = start_time(place.url, request.env.get("VLLM_API_KEY"))
+        before = start_time(place.url, request.env.get("VLLM_API_KEY"), place.proxy)
         if place.flags_file is not None:
             _write_flags(Path(place.flags_file), place.flags)
         with open_log(request.log_path) as log:
@@ -117,7 +119,8 @@ class AttachedEngine(GuardedEngine):
         """
         if self._started_before is None:
             return True
-        now = start_time(self.base_url, self.request.env.get("VLLM_API_KEY"))
+        place = _place(self.request)
+        now = start_time(place.url, self.request.env.get("VLLM_API_KEY"), place.proxy)
         return now is None or now != self._started_before
 
     def _end_without_guard(self, state: object) -> tuple[ExitStatus, tuple[int, ...]]:
@@ -150,9 +153,9 @@ def flags_text(flags: Sequence[str]) -> str:
     return f"ENGINE_FLAGS={_quoted(words, chr(34))}\n"
 
 
-def start_time(url: str, api_key: str | None) -> float | None:
+def start_time(url: str, api_key: str | None, proxy: Proxy | None = None) -> float | None:
     """When the server at this URL says that it started (Unix seconds); None when it does not."""
-    answer = Probe(url, api_key=api_key).get("/metrics")
+    answer = Probe(url, api_key=api_key, proxy=proxy).get("/metrics")
     if answer is None or answer.status != 200:
         return None
     found = _START_TIME.search(answer.body.decode(errors="replace"))

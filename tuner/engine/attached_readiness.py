@@ -11,6 +11,7 @@ from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.engine.applied_flags import compare_flags
 from tuner.engine.attached_launcher import AttachedEngine
 from tuner.engine.http_probe import Probe
+from tuner.engine.places import proxy_of
 from tuner.engine.read_back import cache_config
 from tuner.engine.readiness import NotReady, Ready, wait_until_ready
 
@@ -52,7 +53,8 @@ def wait_until_applied(
 
 def _checked(engine: AttachedEngine, answer: Ready) -> Ready | NotReady:
     key = engine.request.env.get("VLLM_API_KEY")
-    metrics = Probe(engine.base_url, api_key=key).get("/metrics")
+    proxy = proxy_of(engine.request.place)
+    metrics = Probe(engine.base_url, api_key=key, proxy=proxy).get("/metrics")
     text = metrics.body.decode(errors="replace") if metrics and metrics.status == 200 else ""
     found = compare_flags(from_argv(engine.asked_flags), answer.facts, cache_config(text))
     if found.differing:

@@ -1,4 +1,4 @@
-"""Small HTTP requests to an engine of ours: no proxies, short timeouts, never redirected."""
+"""Small HTTP requests to an engine: short timeouts, never redirected, no proxy but a named one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import select
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+
+from tuner.domain.proxy import Proxy, Route
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 
@@ -31,13 +32,18 @@ class Probe:
     """Requests to one base URL; the engine may not answer, answer late or answer nonsense."""
 
     def __init__(
-        self, base_url: str, *, timeout_s: float = 2.0, api_key: str | None = None
+        self,
+        base_url: str,
+        *,
+        timeout_s: float = 2.0,
+        api_key: str | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
-        parts = urlsplit(base_url)
-        self._host = parts.hostname or "127.0.0.1"
-        self._port = parts.port or 80
+        """Raises StartupError where the proxy's credentials are not there."""
+        self._route = Route(base_url, proxy)
         self._timeout_s = timeout_s
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._headers = self._route.headers() | bearer
 
     def get(self, path: str) -> Answer | None:
         """None when nobody answers in time, or not in HTTP."""
@@ -59,10 +65,10 @@ class Probe:
         body: bytes | None,
         while_waiting: Callable[[], float | None],
     ) -> Answer | None:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        connection = self._route.connection(self._timeout_s)
         try:
             headers = self._headers | ({"Content-Type": "application/json"} if body else {})
-            connection.request(method, path, body, headers)
+            connection.request(method, self._route.target(path), body, headers)
             if body is not None and not _await_answer(connection, while_waiting):
                 return None
             response = connection.getresponse()

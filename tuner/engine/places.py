@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.domain.container_image import EntrypointTreatment
+from tuner.domain.proxy import Proxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,14 @@ class EndpointPlace:
     status_command: tuple[str, ...] = ()
     flags_file: str | None = None
     log_file: str | None = None
+    proxy: Proxy | None = None
+    """Through which it is reached."""
 
 
 Place = HostProcess | ContainerPlace | EndpointPlace
 HOST_PROCESS = HostProcess()
+
+
+def proxy_of(place: Place) -> Proxy | None:
+    """Through which a place is reached; what is ours is reached straight."""
+    return place.proxy if isinstance(place, EndpointPlace) else None

@@ -11,6 +11,7 @@ from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.engine.diagnosis import diagnose
 from tuner.engine.http_probe import Probe
 from tuner.engine.launcher import RunningEngine
+from tuner.engine.places import proxy_of
 from tuner.engine.read_back import engine_facts
 
 LOG_BYTES = 2 * 1024 * 1024
@@ -67,7 +68,12 @@ class _Wait:
         self._deadline = self._begin + deadline_s
         self._strange_answers = 0
         api_key = engine.request.env.get("VLLM_API_KEY")
-        self._probe = Probe(engine.base_url, timeout_s=REQUEST_TIMEOUT_S, api_key=api_key)
+        self._probe = Probe(
+            engine.base_url,
+            timeout_s=REQUEST_TIMEOUT_S,
+            api_key=api_key,
+            proxy=proxy_of(engine.request.place),
+        )
 
     def run(self) -> Ready | NotReady:
         while True:

@@ -20,6 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 
+from tuner.domain.proxy import Proxy
 from tuner.loadgen.records import Outcome
 from tuner.loadgen.response_stream import ResponseStream
 from tuner.loadgen.stream_fault import LONGEST_DETAIL, StreamFault
@@ -37,8 +38,10 @@ class AiohttpTransport:
     clock = USER_SPACE_CLOCK
     clock_step_s = 0.0
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, proxy: Proxy | None = None) -> None:
+        """Raises StartupError for a proxy whose credentials are not there."""
         self._url = url
+        known = None if proxy is None else proxy.credentials()
         self._reads = _ReadBacklog(asyncio.get_running_loop())
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
         # The one private name used here; the contract suite fails when it loses its meaning.
@@ -56,6 +59,9 @@ class AiohttpTransport:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
             read_bufsize=READ_BUFFER_BYTES,
             auto_decompress=False,
+            proxy=None if proxy is None else proxy.url,
+            proxy_auth=None if known is None else aiohttp.BasicAuth(*known),
+            # Proxies of the environment are nobody's choice for this endpoint.
             trust_env=False,
         )
 
@@ -104,7 +110,8 @@ async def _until_end(content: aiohttp.StreamReader) -> None:
 
 def _fault(error: aiohttp.ClientError | OSError) -> StreamFault:
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+    refused = aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
+    if isinstance(error, refused | aiohttp.ClientHttpProxyError):
         return StreamFault(text, Outcome.CONNECT_FAILED)
     # aiohttp reports a close inside the body as a payload error.
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientConnectionError | OSError):

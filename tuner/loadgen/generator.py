@@ -47,7 +47,9 @@ async def generate(
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
     # An engine faster than real time has its tokens that much closer together.
     gather = plan.time_scale <= 1.0
-    async with open_transport(url, plan.transport, api_key, gather=gather) as transport:
+    async with open_transport(
+        url, plan.transport, api_key, gather=gather, proxy=plan.proxy
+    ) as transport:
         cache_salt = await accepts_cache_salt(transport, plan)
         bodies = RequestBodies(
             plan.model,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from objectives.slo import Slo
+from tuner.domain.proxy import Proxy
 
 TransportKind = Literal["automatic", "socket", "aiohttp"]
 
@@ -131,6 +132,8 @@ class LoadPlan:
     time_scale: float
     stall_s: float
     transport: TransportKind = "automatic"
+    proxy: Proxy | None = None
+    """Through which the engine is reached."""
 
     @property
     def names_requests(self) -> bool:

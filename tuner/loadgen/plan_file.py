@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from objectives.slo import Slo
+from tuner.domain.proxy import Proxy
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -37,6 +38,7 @@ def write_plan(plan: LoadPlan, path: Path) -> None:
         "time_scale": plan.time_scale,
         "stall_s": plan.stall_s,
         "transport": plan.transport,
+        "proxy": None if plan.proxy is None else asdict(plan.proxy),
         "segments": [_segment_to_dict(segment) for segment in plan.segments],
     }
     path.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
@@ -46,7 +48,8 @@ def read_plan(path: Path) -> LoadPlan:
     """Read what `write_plan` wrote."""
     document = json.loads(path.read_text(encoding="utf-8"))
     segments = tuple(_segment_from_dict(segment) for segment in document.pop("segments"))
-    return LoadPlan(segments=segments, **document)
+    proxy = document.pop("proxy", None)
+    return LoadPlan(segments=segments, proxy=None if proxy is None else Proxy(**proxy), **document)
 
 
 def _segment_to_dict(segment: Segment) -> dict[str, object]:

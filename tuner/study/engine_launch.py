@@ -11,10 +11,12 @@ from tuner.domain.argv import to_argv
 from tuner.domain.container_image import EntrypointTreatment, image_knowledge
 from tuner.domain.document_launchers import parse_mount
 from tuner.domain.engine_config import LaunchCommand
+from tuner.domain.proxy import Proxy
 from tuner.domain.study_spec import (
     AttachedLauncherSpec,
     DockerLauncherSpec,
     EngineSpec,
+    ProxySpec,
     SimulatedEngineSpec,
 )
 from tuner.engine.attached_launcher import restart_words
@@ -149,7 +151,12 @@ def _endpoint(
         status_command=_command(launcher.status_command, base_dir),
         flags_file=_path(launcher.flags_file, base_dir),
         log_file=_path(launcher.log_file, base_dir),
+        proxy=_proxy(launcher.proxy),
     )
+
+
+def _proxy(spec: ProxySpec | None) -> Proxy | None:
+    return None if spec is None else Proxy(spec.url.rstrip("/"), spec.credentials_env)
 
 
 def _command(words: list[str] | None, base_dir: Path) -> tuple[str, ...]:

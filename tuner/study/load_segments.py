@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.engine.launcher import RunningEngine
+from tuner.engine.places import proxy_of
 from tuner.loadgen.plan import (
     LoadPlan,
     OpenLoopSegment,
@@ -88,6 +89,7 @@ def load_plan(
         salt=salt_of(request, purpose),
         time_scale=time_scale(request.engine),
         stall_s=request.deadlines.stall_s,
+        proxy=proxy_of(engine.request.place),
     )
 
 

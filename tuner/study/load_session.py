@@ -131,8 +131,10 @@ class LoadSession:
         """Run a plan on the engine; the only place which takes time, so tests may replace it."""
         period_s = max(SHORTEST_SCRAPE_S, SCRAPE_PERIOD_S / plan.time_scale)
         key = engine.request.env.get("VLLM_API_KEY")
-        cache_reset = reset_prefix_cache(Probe(engine.base_url, api_key=key))
-        with MetricsScraper(f"{engine.base_url}/metrics", period_s, self._clock) as scraper:
+        proxy = plan.proxy
+        cache_reset = reset_prefix_cache(Probe(engine.base_url, api_key=key, proxy=proxy))
+        metrics_url = f"{engine.base_url}/metrics"
+        with MetricsScraper(metrics_url, period_s, self._clock, proxy) as scraper:
             try:
                 result = run_load(
                     plan,

@@ -10,6 +10,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from tuner.domain.clock import Clock
+from tuner.domain.proxy import Proxy, Route
 from tuner.telemetry.exposition import EngineSnapshot, parse_exposition
 from tuner.telemetry.series import MetricSeries, Scrape
 
@@ -23,19 +24,18 @@ LARGEST_BODY_BYTES = 16 * 2**20
 class MetricsEndpoint:
     """A kept-alive HTTP connection to one `/metrics`; not for several threads."""
 
-    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or parts.hostname is None:
-            raise ValueError(f"not an http(s) URL: {url}")
-        secure = parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._path = parts.path or "/metrics"
+    def __init__(
+        self, url: str, *, timeout_s: float = TIMEOUT_S, proxy: Proxy | None = None
+    ) -> None:
+        route = Route(url, proxy)
+        self._connection = route.connection(timeout_s)
+        self._target = route.target(urlsplit(url).path or "/metrics")
+        self._headers = route.headers()
 
     def read(self) -> EngineSnapshot:
         """One reading. Raises OSError, HTTPException or ValueError; the next call reconnects."""
         try:
-            self._connection.request("GET", self._path)
+            self._connection.request("GET", self._target, headers=self._headers)
             response = self._connection.getresponse()
             body = response.read(LARGEST_BODY_BYTES)
         except (OSError, http.client.HTTPException):
@@ -56,10 +56,10 @@ class MetricsScraper:
     fixed grid, and one that took longer than the period lets the missed ones go.
     """
 
-    def __init__(self, url: str, period_s: float, clock: Clock) -> None:
+    def __init__(self, url: str, period_s: float, clock: Clock, proxy: Proxy | None = None) -> None:
         if period_s <= 0:
             raise ValueError("the period must be positive")
-        self._endpoint = MetricsEndpoint(url)
+        self._endpoint = MetricsEndpoint(url, proxy=proxy)
         self._period_s = period_s
         self._clock = clock
         self._stop = threading.Event()

@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.engine.conftest import StartWorker
 from tests.support.engines import is_gone, until, written_pid
+from tests.support.forward_proxy import forward_proxy
 from tests.support.launcher_benches import MANAGER, AttachedBench
 from tests.support.scripted_engine import STARTED
 from tests.support.study_fakes import attempt_request
@@ -28,8 +29,10 @@ from tuner.engine.places import EndpointPlace
 from tuner.engine.port import free_port, is_free
 from tuner.engine.readiness import NotReady, Ready
 from tuner.errors import ExecutableNotFoundError, InfrastructureError
+from tuner.study.attempt import LoadHooks
 from tuner.study.engine_launch import launch_request
 from tuner.study.executor import AttemptRequest
+from tuner.study.load_session import LoadSession
 
 pytestmark = pytest.mark.engine
 
@@ -124,6 +127,24 @@ def test_it_is_restarted_with_the_flags_and_they_are_read_back(site: Site) -> No
         assert engine.base_url == f"http://127.0.0.1:{site.port}"
 
     assert "max_num_seqs" in engine.log_tail()
+
+
+def test_it_is_asked_and_loaded_through_its_proxy(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVETUNE_TEST_PROXY", "tuner:s3cret-word")
+    with forward_proxy("tuner:s3cret-word") as gate:
+        named = {"url": gate.url, "credentials_env": "SERVETUNE_TEST_PROXY"}
+        launcher = site.launcher(*site.manage("restart", *site.server()), proxy=named)
+        with launched(site, launcher) as engine:
+            answer = wait(engine)
+            assert isinstance(answer, Ready), (answer, engine.log_tail())
+            hooks = LoadHooks(Cancellation(), lambda: True, lambda status: None)
+            request = site.request(launcher)
+            weakness = LoadSession(SystemClock()).burst(request, engine, answer.facts, hooks)
+            assert weakness is None
+        asked = {(method, target.split("/", 3)[-1]) for method, target in gate.asked}
+    assert {("GET", "health"), ("GET", "metrics"), ("POST", "v1/completions")} <= asked
 
 
 def test_a_command_that_drops_the_flags_fails_the_attempt_clearly(site: Site) -> None:

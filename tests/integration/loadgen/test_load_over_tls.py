@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import self_signed, server_side
 from tests.support.load_runs import paced, plan_for, run
 from tests.support.scripted_server import threaded_server
 from tuner.loadgen.records import Outcome
@@ -21,18 +20,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    words += " -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    command = [*words.split(), "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
-
-
-def server_side(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
+    return self_signed(tmp_path)
 
 
 def test_a_target_with_tls_is_measured_and_says_whose_clock_it_was(

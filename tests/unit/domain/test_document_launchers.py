@@ -1,23 +1,30 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.study_fakes import FakeEngine, attempt_request
 from tuner.domain.document import load_study
 from tuner.domain.document_launchers import parse_mount
 from tuner.domain.http_document import HttpContext, load_http_study
 from tuner.domain.operator_config import load_operator
+from tuner.domain.proxy import Proxy
 from tuner.domain.study_spec import (
     AttachedLauncherSpec,
     DockerLauncherSpec,
     ProcessLauncherSpec,
+    ProxySpec,
     StudySpec,
     VllmEngineSpec,
 )
+from tuner.engine.places import HOST_PROCESS, proxy_of
 from tuner.errors import InvalidInputError, InvalidStudyError
+from tuner.study.engine_launch import launch_request
+from tuner.study.load_segments import load_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,7 +82,7 @@ def test_a_mount_is_writable_unless_it_says_otherwise() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://h:1",
+        "ftp://h:1",
         "h:8000",
         "http://h",
         "http://h:1/v1",
@@ -87,6 +94,44 @@ def test_a_mount_is_writable_unless_it_says_otherwise() -> None:
 def test_an_endpoints_address_is_a_host_and_a_port(url: str) -> None:
     launcher = f'{{type: attached, url: "{url}", restart_command: [a]}}'
     assert "http://HOST:PORT" in faults_of(launcher)["engine.launcher.url"]
+
+
+def attached(more: str, url: str = "http://h:1") -> str:
+    return f'{{type: attached, url: "{url}", restart_command: [a], {more}}}'
+
+
+@pytest.mark.parametrize("url", ["http://h:1", "https://h:1"])
+def test_an_endpoint_may_have_tls_and_stand_behind_a_proxy(url: str) -> None:
+    proxy = 'proxy: {url: "http://gate:3128", credentials_env: GATE_WORDS}'
+    launcher = engine_of(attached(proxy, url)).launcher
+    assert isinstance(launcher, AttachedLauncherSpec)
+    assert launcher.proxy == ProxySpec(url="http://gate:3128", credentials_env="GATE_WORDS")
+
+
+@pytest.mark.parametrize("url", ["https://gate:3128", "gate:3128", "http://gate", "http://g:1/x"])
+def test_a_proxys_address_is_a_host_and_a_port(url: str) -> None:
+    told = faults_of(attached(f'proxy: {{url: "{url}"}}'))
+    assert "not a proxy's address" in told["engine.launcher.proxy.url"]
+
+
+def test_credentials_of_a_proxy_are_named_never_written() -> None:
+    told = faults_of(attached('proxy: {url: "http://ann:s3cret@gate:3128"}'))
+    assert "credentials_env" in told["engine.launcher.proxy.url"]
+    assert not any("s3cret" in text for text in told.values())
+    told = faults_of(attached('proxy: {url: "http://gate:3128", credentials_env: "ann:s3cret"}'))
+    assert "engine.launcher.proxy.credentials_env" in told
+
+
+def test_the_proxy_of_a_document_is_where_the_endpoint_is_reached(tmp_path: Path) -> None:
+    engine = engine_of(attached('proxy: {url: "http://gate:3128/", credentials_env: GATE_WORDS}'))
+    request = dataclasses.replace(attempt_request(tmp_path), engine=engine)
+    place = launch_request(request, 18000).place
+    assert proxy_of(place) == Proxy("http://gate:3128", "GATE_WORDS")
+    plain = dataclasses.replace(request, engine=engine_of(attached("log_file: /x")))
+    assert proxy_of(launch_request(plain, 18000).place) is None
+    assert proxy_of(HOST_PROCESS) is None
+    plan = load_plan(request, FakeEngine(launch_request(request, 18000)), "measurement", ())
+    assert plan.proxy == Proxy("http://gate:3128", "GATE_WORDS")
 
 
 def test_flags_go_to_one_place_only() -> None:
@@ -123,6 +168,7 @@ def over_http(engine: dict[str, Any]) -> StudySpec:
     [
         {"type": "docker", "image": "a"},
         {"type": "attached", "url": "http://h:1", "restart_command": ["a"]},
+        {"proxy": {"url": "http://10.0.0.1:80"}},
     ],
 )
 def test_no_launcher_is_accepted_over_http(launcher: dict[str, Any]) -> None:
@@ -134,6 +180,14 @@ def test_an_operators_profile_may_name_an_image() -> None:
     engine = over_http({"kind": "vllm", "profile": "image"}).engine
     assert isinstance(engine, VllmEngineSpec)
     assert isinstance(engine.launcher, DockerLauncherSpec)
+
+
+@pytest.mark.parametrize(
+    "more", [{"proxy": {"url": "http://10.0.0.1:80"}}, {"launcher": {"proxy": {"url": "x"}}}]
+)
+def test_a_caller_cannot_send_an_operators_load_through_a_proxy(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidStudyError, match=r"engine\.(launcher|proxy)"):
+        over_http({"kind": "vllm", "profile": "image", **more})
 
 
 def test_an_operators_launcher_is_judged_like_a_studys() -> None:

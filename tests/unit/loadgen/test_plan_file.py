@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from objectives.slo import Slo
+from tuner.domain.proxy import Proxy
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -81,6 +82,7 @@ plans = st.builds(
     time_scale=st.floats(1, 100),
     stall_s=st.floats(0.1, 1000),
     transport=st.sampled_from(["automatic", "socket", "aiohttp"]),
+    proxy=st.none() | st.builds(Proxy, url=st.text(), credentials_env=st.none() | st.text()),
 )
 
 
