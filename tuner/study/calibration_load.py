@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import nnls
 
 from tuner.domain.study_spec import RateArrivalSpec, WorkloadSpec
 from tuner.loadgen.load_result import LoadResult, SegmentResult
@@ -137,6 +136,9 @@ def _balanced_rate(
     token and one per output token (non-negative least squares on the running totals, in which it
     does not matter that a prompt's work came before its first token).
     """
+    # scipy.optimize is slow to import, and only those who calibrate need it.
+    from scipy.optimize import nnls
+
     totals = np.column_stack((np.cumsum(prompts), np.cumsum(outputs)))
     times_s = end_s / RUNG_BINS * np.arange(1, RUNG_BINS + 1)
     costs_s, _ = nnls(totals, times_s)

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
-from scipy import stats
-
 from tuner.study.sequential_looks import sequential_level
 
 LEVEL = 0.90
@@ -154,9 +152,13 @@ def chance_of_significance(
     needed = max(PRACTICAL_GAIN, final * interval.spread / math.sqrt(rounds))
     deviation = interval.spread * math.sqrt(1 / interval.rounds - 1 / rounds)
     freedom = interval.rounds - 1 + PRIOR_WEIGHT
-    return float(stats.t.sf((needed - interval.mean) / deviation, freedom))
+    from scipy.special import stdtr  # slow to import, and most commands need no interval
+
+    return float(stdtr(freedom, (interval.mean - needed) / deviation))
 
 
 @lru_cache(maxsize=256)
 def _quantile(share: float, freedom: int) -> float:
-    return float(stats.t.ppf(share, freedom))
+    from scipy.special import stdtrit  # as above
+
+    return float(stdtrit(freedom, share))

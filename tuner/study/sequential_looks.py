@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 STEP = 0.05
 """Of the grid, in standard deviations of one observation."""
 
+NORMAL = NormalDist()
 REACH = 4.5
 """Bounds are looked for below so many standard deviations."""
 
@@ -31,13 +32,13 @@ def sequential_level(looks: tuple[int, ...], error: float) -> float:
     `looks` are the ascending numbers of observations at which it is looked. One look alone is at
     1 - error.
     """
-    low, high = float(stats.norm.isf(error / 2)), REACH
+    low, high = NORMAL.inv_cdf(1 - error / 2), REACH
     if len(looks) == 1:
         return 1 - error
     for _ in range(HALVINGS):
         bound = (low + high) / 2
         low, high = (bound, high) if crossing(looks, bound) > error else (low, bound)
-    return float(1 - 2 * stats.norm.sf(high))
+    return 1 - 2 * NORMAL.cdf(-high)
 
 
 def crossing(looks: tuple[int, ...], bound: float) -> float:
@@ -48,10 +49,16 @@ def crossing(looks: tuple[int, ...], bound: float) -> float:
     density: npt.NDArray[np.float64] = np.zeros(count)
     seen = 0
     for look in looks:
-        step = stats.norm.pdf(sums, scale=math.sqrt(look - seen))
+        step = _normal_density(sums, look - seen)
         carried = step if seen == 0 else np.convolve(density, step, "same") * STEP
         # A cell that the bound cuts through counts by the part within.
         within = np.clip((bound * math.sqrt(look) - np.abs(sums)) / STEP + 0.5, 0.0, 1.0)
         density = np.asarray(carried * within, dtype=np.float64)
         seen = look
     return float(1 - density.sum() * STEP)
+
+
+def _normal_density(sums: npt.NDArray[np.float64], variance: int) -> npt.NDArray[np.float64]:
+    return np.asarray(
+        np.exp(-(sums**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance), dtype=np.float64
+    )
