@@ -9,7 +9,7 @@ from tests.support.load_records import Row, closed_segment, open_segment, result
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import GeneratorHealth, SegmentResult
-from tuner.loadgen.plan import PlannedRequest
+from tuner.loadgen.plan import PlannedRequest, UserLoopSegment
 from tuner.loadgen.records import Outcome
 
 HEALTH = GeneratorHealth(cpu_share=0.2, loop_stall_max_ms=3.0, reads=100)
@@ -53,6 +53,32 @@ def test_a_good_instrument_is_valid_and_says_what_it_saw() -> None:
     assert abs(verdict.send_lag_p50_ms - 1.0) < 1e-6
     assert (verdict.client_cpu_share, verdict.loop_stall_max_ms) == (0.2, 3.0)
     assert verdict.clock == "a clock"
+
+
+def test_how_many_processes_sent_is_told() -> None:
+    one = sent_late(*[0.001] * 20)
+    three = replace(one, report=replace(one.report, processes=3))
+    assert judge(one).load_processes == 1
+    assert judge(one, three).load_processes == 3
+
+
+def test_users_of_a_closed_loop_have_no_schedule_to_be_late_for() -> None:
+    users = UserLoopSegment((PlannedRequest(0, 1, 1, 1),), 2, 10.0, 10.0, 5.0)
+    rows = [Row(due_s=11.0, sent_s=11.5, frames=(11.9,)) for _ in range(40)]
+    verdict = judge(result_of(users, rows), ttft_p95_ms=900.0)
+    assert verdict.valid
+    assert (verdict.send_lag_p95_ms, verdict.sent_over_offered) == (None, None)
+    assert verdict.client_ttft_mean_ms == pytest.approx(400.0)
+
+
+def test_first_tokens_of_users_are_held_against_the_engines_own_clock() -> None:
+    users = UserLoopSegment((PlannedRequest(0, 1, 1, 1),), 2, 10.0, 10.0, 5.0)
+    begun_s = [11.0 + i / 10 for i in range(40)]
+    rows = [Row(due_s=at_s, sent_s=at_s, frames=(at_s + 0.1,)) for at_s in begun_s]
+    windows = (EngineWindow(ttft_mean_ms=400.0),)
+    verdict = judge(result_of(users, rows), windows=windows, ttft_p95_ms=100.0)
+    assert not verdict.valid
+    assert "first tokens took 100 ms here but 400 ms" in verdict.reasons[0]
 
 
 def test_a_late_generator_is_invalid() -> None:
