@@ -47,12 +47,10 @@ def statement(found: MaxRate) -> str:
     """What is known of the rate, in a few clauses; never a number without its limits."""
     if not found.all_probes:
         return "highest rate that meets the SLO: not found, no rate was tried"
-    low = "0" if found.low_per_s is None else f"{found.low_per_s:.4g}"
-    high = "unknown" if found.high_per_s is None else f"{found.high_per_s:.4g}"
     parts = [
         _limits(found),
         *_confirmed(found),
-        f"with {found.confidence:.0%} confidence it is between {low} and {high}",
+        _sure(found),
         f"the search ended as {ENDED[found.ended]}, after {found.engine_s:.0f} s of load",
     ]
     return "; ".join(parts)
@@ -67,13 +65,25 @@ def _limits(found: MaxRate) -> str:
     return f"highest rate that meets the SLO: between {held:.4g} (met) and {failed:.4g} requests/s"
 
 
+def _sure(found: MaxRate) -> str:
+    """What is known beyond guesses."""
+    low, high = found.low_per_s, found.high_per_s
+    if low is None and high is None:
+        return f"no probe was sure of its verdict, so with {found.confidence:.0%} nothing is known"
+    text = f"with {found.confidence:.0%} confidence it is"
+    if high is None:
+        return f"{text} at least {low:.4g}"
+    return f"{text} between {0 if low is None else low:.4g} and {high:.4g}"
+
+
 def _confirmed(found: MaxRate) -> list[str]:
     """Whether the rate was met again; nothing where nobody asked."""
     confirmed = found.confirmed_per_s
     if confirmed is not None:
         times = found.times_held(confirmed)
         again = "with new requests" if times == 1 else f"{times} times, last with new requests"
-        return [f"confirmed: {confirmed:.4g}/s was met {again}"]
+        guessed = "" if found.confirmations[-1].sure else ", by its share of good requests"
+        return [f"confirmed: {confirmed:.4g}/s was met {again}{guessed}"]
     if found.confirmation in NOT_CONFIRMED:
         return [NOT_CONFIRMED[found.confirmation]]
     return []

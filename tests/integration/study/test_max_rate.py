@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.virtual_time.executor import serve
 from benchmarks.virtual_time.metric_series import metric_series
-from objectives.measurement import MaxRate
+from objectives.measurement import MaxRate, RateProbe
 from objectives.slo import Slo
 from tests.support.study_driver import PATIENT, locations_in, patient_executor
 from tests.support.study_fakes import RecordingListener, attempt_request
@@ -20,9 +20,11 @@ from tuner.domain.clock import SystemClock
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome
 from tuner.domain.study_spec import SimulatedEngineSpec, WorkloadSpec
+from tuner.loadgen.engine_truth import TruthCheck
 from tuner.loadgen.plan import Segment
 from tuner.loadgen.workload import Workload, build_workload
 from tuner.simulator.engine_model import warm_up
+from tuner.study import rate_finder
 from tuner.study.calibration import LoadCalibration, RateSource, given_rate
 from tuner.study.checkpoints import no_checkpoint
 from tuner.study.loaded import Loaded
@@ -146,8 +148,14 @@ LOAD = WorkloadSpec.model_validate(
 
 @pytest.mark.engine
 @pytest.mark.timeout(300)
-def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(tmp_path: Path) -> None:
+def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Six sequences of about 1.4 s each: some four requests a second."""
+    judged: list[tuple[RateProbe, TruthCheck | None]] = []
+    monkeypatch.setattr(
+        rate_finder, "require_truth", lambda probe, check, limits: judged.append((probe, check))
+    )
     plain = attempt_request(tmp_path, calibration=given_rate(3.0, 32), engine=ENGINE)
     config = EngineConfig.of({"max-num-seqs": 6})
     request = dataclasses.replace(
@@ -177,6 +185,11 @@ def test_probes_on_a_running_engine_end_early_and_bracket_the_rate(tmp_path: Pat
     again = list((tmp_path / "attempt-1").glob("rate-confirmation-*"))
     assert len(again) == len(found.confirmations)
     assert found.confirmation in ("held", "failed", "time")
+    assert [probe for probe, _ in judged] == list(found.all_probes)
+    early = [check for probe, check in judged if not probe.holds and probe.ended_s < whole_s]
+    assert any(check is not None and check.requests > 0 for check in early)
+    whole = [check for probe, check in judged if probe.rule == "share"]
+    assert all(check is not None and check.enough for check in whole)
 
 
 def test_without_time_no_rate_is_tried_and_none_is_named() -> None:

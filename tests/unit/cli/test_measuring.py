@@ -97,7 +97,7 @@ def found_rate(*probes: RateProbe, **changes: float | None) -> Measurement:
 def test_the_highest_rate_is_shown_with_its_interval_and_its_probes() -> None:
     text = drawn(found_rate(HELD, GUESSED))
     assert "highest rate that meets the SLO: between 4 (met) and 4.4 requests/s;" in text
-    assert "with 90% confidence it is between 4 and unknown;" in text
+    assert "with 90% confidence it is at least 4;" in text
     assert "confirmed" not in text, "nobody asked for it"
     probes = [" ".join(line.split()) for line in text.splitlines()]
     assert "4/s met attainment 119 of 120 good 42 s" in probes
@@ -114,6 +114,11 @@ def test_a_rate_that_never_held_is_between_nothing_and_what_failed() -> None:
     assert "no rate was tried" in drawn(found_rate(value_per_s=None, low_per_s=None))
 
 
+def test_without_a_sure_probe_nothing_is_known_with_confidence() -> None:
+    text = drawn(found_rate(GUESSED, low_per_s=None))
+    assert "no probe was sure of its verdict, so with 90% nothing is known;" in text
+
+
 def test_a_rate_above_which_nothing_failed_is_no_highest_one() -> None:
     text = drawn(found_rate(HELD))
     assert "no limit found up to 4 requests/s: every rate tried meets the SLO;" in text
@@ -127,6 +132,9 @@ def test_a_confirmation_is_told_with_its_probe() -> None:
     text = drawn(dataclasses.replace(measurement(), max_rate=found))
     assert "confirmed: 4/s was met 2 times, last with new requests;" in text
     assert "4/s met again attainment" in " ".join(text.split())
+    guessed = dataclasses.replace(found, confirmations=(dataclasses.replace(HELD, rule="share"),))
+    text = drawn(dataclasses.replace(measurement(), max_rate=guessed))
+    assert "last with new requests, by its share of good requests;" in text
     missed = dataclasses.replace(HELD, holds=False)
     failed = dataclasses.replace(plain, confirmation="failed", confirmations=(missed,))
     text = drawn(dataclasses.replace(measurement(), max_rate=failed))
