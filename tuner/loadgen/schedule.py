@@ -33,6 +33,9 @@ CEILING_TOKENS_PER_S = 200_000
 CEILING_REQUESTS_PER_S = 3_000
 """Requests per second that one load generator process could send at most."""
 
+FASTEST_ANSWER_S = 0.002
+"""Engine seconds that no answer takes less than."""
+
 OPEN_LOOP, CLOSED_LOOP, USER_LOOP = 1, 2, 3
 PROMPT_SEED_LIMIT = 2**53
 """Prompt seeds stay exact in JSON."""
@@ -88,7 +91,9 @@ def user_loop_segment(
     it is the same for every configuration."""
     rng = np.random.default_rng([seed, USER_LOOP])
     think_rng, order_rng = rng.spawn(2)
-    count = _enough(workload, arrival.concurrency, warmup_s + window_s + drain_s)
+    most_per_s = 2 * arrival.concurrency / (FASTEST_ANSWER_S + arrival.think_s)
+    duration_s = warmup_s + window_s + drain_s
+    count = _enough(workload, arrival.concurrency, duration_s, most_per_s)
     order = _closed_order(workload, count, arrival.concurrency, order_rng)
     requests = _requests(workload, order, order_rng, (seed, USER_LOOP))
     if arrival.think_s > 0:
@@ -128,9 +133,12 @@ def rate_arrival(arrival: ArrivalSpec) -> RateArrivalSpec:
     return arrival
 
 
-def _enough(workload: Workload, concurrency: int, duration_s: float) -> int:
-    """Requests that the fastest engine does not use up."""
-    rate_per_s = min(CEILING_TOKENS_PER_S / workload.mean_tokens, CEILING_REQUESTS_PER_S)
+def _enough(
+    workload: Workload, concurrency: int, duration_s: float, most_per_s: float = math.inf
+) -> int:
+    """Requests that the fastest engine does not use up; nobody sends more than `most_per_s`."""
+    fastest_per_s = min(CEILING_TOKENS_PER_S / workload.mean_tokens, CEILING_REQUESTS_PER_S)
+    rate_per_s = min(fastest_per_s, most_per_s)
     return 2 * concurrency + math.ceil(rate_per_s * duration_s)
 
 

@@ -11,7 +11,7 @@ from tests.support.load_records import Row, open_segment, records_of
 from tests.support.study_measurements import measurement
 from tests.support.study_records import attempt_record, measurement_record
 from tuner.loadgen.load_result import records_path
-from tuner.loadgen.plan import LoadPlan
+from tuner.loadgen.plan import LoadPlan, UserLoopSegment
 from tuner.loadgen.plan_file import PLAN_NAME, write_plan
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
@@ -28,8 +28,11 @@ def row(due_s: float, ttft_s: float) -> Row:
     return Row(due_s=due_s, sent_s=due_s, frames=(due_s + ttft_s, due_s + ttft_s + 0.1))
 
 
-@pytest.fixture
-def artifacts(tmp_path: Path) -> ArtifactStore:
+USERS = UserLoopSegment(open_segment().requests, 2, 10.0, 10.0, 5.0)
+
+
+@pytest.fixture(params=[open_segment(), USERS], ids=["open loop", "users"])
+def artifacts(tmp_path: Path, request: pytest.FixtureRequest) -> ArtifactStore:
     """One attempt's load: four requests, TTFT 100 to 400 ms."""
     store = ArtifactStore(tmp_path)
     folder = store.resolve(ATTEMPT.directory) / MEASUREMENT
@@ -41,7 +44,7 @@ def artifacts(tmp_path: Path) -> ArtifactStore:
         salt=1,
         time_scale=1.0,
         stall_s=60.0,
-        segments=(open_segment(),),
+        segments=(request.param,),
     )
     write_plan(plan, folder / PLAN_NAME)
     records_of([row(11.0 + i, 0.1 * i) for i in range(1, 5)]).save(records_path(folder, 0))
