@@ -119,6 +119,8 @@ class LatencySegment:
     """Users of a closed loop; None: an open loop, in which nobody waits for an answer."""
     think_s: float | None = None
     """Their mean pause between an answer and the next request; None: an open loop."""
+    planned_window_s: float | None = None
+    """How long the window was to be; None where it was that long. See `adaptive_window`."""
 
     @property
     def preemptions_per_request(self) -> float | None:
@@ -147,7 +149,7 @@ class SteadyState:
 class CapacitySegment:
     """Closed loop, saturated, in steady state.
 
-    `window_s` is the planned window; rates are over the part of it that `steady` leaves.
+    `window_s` is the whole window; rates are over the part of it that `steady` leaves.
     """
 
     window_s: float
@@ -163,6 +165,8 @@ class CapacitySegment:
     gpu_memory_peak_gib: float | None = None
     gpu_power_w: float | None = None
     steady: SteadyState | None = None
+    planned_window_s: float | None = None
+    """How long the window was to be; None where it was that long. See `adaptive_window`."""
 
     @property
     def preemptions_per_request(self) -> float | None:

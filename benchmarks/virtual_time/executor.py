@@ -20,6 +20,7 @@ from tuner.domain.clock import Clock
 from tuner.domain.diagnosis import Diagnosis
 from tuner.engine.diagnosis import diagnose
 from tuner.engine.launcher import RunningEngine
+from tuner.loadgen.closing_watch import closing_of
 from tuner.loadgen.generator import total_s
 from tuner.loadgen.load_result import (
     GeneratorHealth,
@@ -84,9 +85,12 @@ def serve(
             engine.run_out_of_memory()
             break
         on_progress(_looked_at(number, run))
+        closing = closing_of(segment, run.records)
+        if closing is not None:
+            run = run_segment(engine.launch, segment.closed_at(closing.at_s))
         runs.append(run)
-        report = _report(run, segment_starts_s(runs)[-1])
-        results.append(SegmentResult(segment, run.records, report))
+        report = replace(_report(run, segment_starts_s(runs)[-1]), closing=closing)
+        results.append(SegmentResult(run.segment, run.records, report))
         if directory is not None:
             save_segment(directory, number, run.records, report)
     return LoadResult(tuple(results), 1.0, engine_lost=len(runs) < len(segments)), tuple(runs)

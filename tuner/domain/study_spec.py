@@ -377,6 +377,18 @@ ArrivalSpec = Annotated[
 ]
 
 
+class AdaptiveWindowSpec(Strict):
+    """Closes a searched trial's windows once its intervals are narrow enough."""
+
+    enabled: bool = False
+    """Whether windows may close early. The baseline's and those of a confirmation never do."""
+    relative_half_width: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = 0.05
+    """Half of a 90% interval over its value, of every quantity that the objective weighs, at which
+    the window closes."""
+    shortest_share: Annotated[float, Field(ge=0.4, le=0.9, allow_inf_nan=False)] = 0.5
+    """Share of the window before which it does not close."""
+
+
 class WorkloadSpec(Strict):
     """The load: at most one of `preset`, `trace` and `lengths`; `chat` when none is given."""
 
@@ -394,6 +406,8 @@ class WorkloadSpec(Strict):
     """Measured window at the calibrated rate, seconds of engine time."""
     capacity_window_s: Positive = 30.0
     """Measured window at saturation, seconds of engine time."""
+    adaptive_window: AdaptiveWindowSpec = AdaptiveWindowSpec()
+    """When the two windows may close before that."""
     seed: Seed = 0
     """Draws lengths, arrivals and prompts; the same for every trial."""
     load_processes: Annotated[int, Field(ge=1, le=64)] | None = None

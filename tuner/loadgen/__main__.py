@@ -18,6 +18,7 @@ from tuner.loadgen.generator import generate
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan_file import read_plan
 from tuner.loadgen.rendezvous import COMPANY, HERE, InCompany
+from tuner.loadgen.running_window import RunningWindow, read_closing_line
 
 EXIT_PARENT_GONE = 75
 
@@ -29,15 +30,16 @@ def main(arguments: Sequence[str]) -> int:
     """
     plan_file, directory, *company = arguments
     rendezvous = InCompany(_announce) if company == [COMPANY] else None
+    window = RunningWindow()
     threading.Thread(
-        target=_heed_parent, args=(rendezvous,), name="parent-watch", daemon=True
+        target=_heed_parent, args=(rendezvous, window), name="parent-watch", daemon=True
     ).start()
     _allow_many_connections()
     ask_for_precedence()
     # The engine got the same variable. A plan is a file, so the key is not in it.
     api_key = os.environ.get("VLLM_API_KEY")
     plan = read_plan(Path(plan_file))
-    uvloop.run(generate(plan, Path(directory), _emit, api_key, rendezvous))
+    uvloop.run(generate(plan, Path(directory), _emit, api_key, rendezvous, window))
     return 0
 
 
@@ -51,13 +53,16 @@ def _announce() -> None:
     sys.stdout.flush()
 
 
-def _heed_parent(rendezvous: InCompany | None) -> None:
-    """Pass on the moments that come on standard input, a line each; end with it."""
+def _heed_parent(rendezvous: InCompany | None, window: RunningWindow) -> None:
+    """Pass on what comes on standard input, a line each: moments, and windows to close."""
     pending = b""
     while data := os.read(0, 4096):
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
-            if rendezvous is not None:
+            closing = read_closing_line(line.decode())
+            if closing is not None:
+                window.tell(*closing)
+            elif rendezvous is not None:
                 rendezvous.tell(float(line))
     os._exit(EXIT_PARENT_GONE)
 

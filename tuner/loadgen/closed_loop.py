@@ -122,7 +122,7 @@ class UserLoopRun(ClosedLoopRun):
     async def _after_window(self) -> None:
         self._closed = True
         self._note_end()
-        await self._until(self._users.window_end_s + self._users.drain_s, self._measured_done)
+        await self.until(self._users.window_end_s + self._users.drain_s, self._measured_done)
         # Users go on until the measured requests of every process have ended.
         await self.settings.rendezvous.meet()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tuner.loadgen.closed_loop import ClosedLoopRun, UserLoopRun
 from tuner.loadgen.load_result import LoadProgress, SegmentReport, SegmentWindow, save_segment
 from tuner.loadgen.open_loop import OpenLoopRun
+from tuner.loadgen.part_tokens import PartTokens
 from tuner.loadgen.plan import (
     LoadPlan,
     OpenLoopSegment,
@@ -24,6 +25,8 @@ from tuner.loadgen.prefix import Look, PrefixRow, rows_of_log
 from tuner.loadgen.prompts import RequestBodies
 from tuner.loadgen.rendezvous import Alone, Rendezvous
 from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.running_latencies import RunningLatencies
+from tuner.loadgen.running_window import RunningWindow
 from tuner.loadgen.segment_run import RunSettings, SegmentEnd, SegmentRun, end_tasks
 from tuner.loadgen.stream_fault import StreamFault
 from tuner.loadgen.transport import Transport
@@ -42,8 +45,13 @@ async def generate(
     emit: Emit,
     api_key: str | None = None,
     rendezvous: Rendezvous | None = None,
+    window: RunningWindow | None = None,
 ) -> None:
-    """Run the plan's segments in order and save each when it has ended."""
+    """Run the plan's segments in order and save each when it has ended.
+
+    `window` is told when a window is to close before its time.
+    """
+    running = window or RunningWindow()
     url = plan.base_url.rstrip("/") + COMPLETIONS_PATH
     # An engine faster than real time has its tokens that much closer together.
     gather = plan.time_scale <= 1.0
@@ -63,6 +71,7 @@ async def generate(
         )
         for number, segment in enumerate(plan.segments):
             run = segment_run(segment, settings)
+            running.attach(number, run)
             end = await _run_reporting(run, number, segment, emit)
             listed = not isinstance(segment, OpenLoopSegment)
             records = run.log.records(end.start_s, plan.time_scale, only_sent=listed)
@@ -98,22 +107,28 @@ async def accepts_cache_salt(transport: Transport, plan: LoadPlan) -> bool:
 
 
 async def _run_reporting(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> SegmentEnd:
-    reporter = asyncio.create_task(_report_progress(run, number, segment, emit))
+    tokens = PartTokens(segment, run)
+    tasks = [
+        asyncio.create_task(_report_progress(run, number, segment, tokens, emit)),
+        asyncio.create_task(tokens.count()),
+    ]
     try:
         with _no_garbage_collection():
             return await run.run()
     finally:
-        await end_tasks([reporter])
+        await end_tasks(tasks)
 
 
-async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit: Emit) -> None:
+async def _report_progress(
+    run: SegmentRun, number: int, segment: Segment, tokens: PartTokens, emit: Emit
+) -> None:
     scale = run.settings.time_scale
     look = Look.of(segment) if isinstance(segment, OpenLoopSegment) else None
-    judging = _running_verdicts(segment, run)
+    judging, latencies = _running_verdicts(segment, run), _running_latencies(segment, run)
     while True:
         elapsed_s = max(0.0, (time.monotonic() - run.start_s) * scale)
         begun = run.start_s != float("inf")
-        phase = _phase(segment, elapsed_s) if begun else "preparing"
+        phase = _phase(segment, run, elapsed_s) if begun else "preparing"
         log = run.log
         counts = (log.completed, log.failed, log.in_flight)
         prefix: list[PrefixRow] | None = None
@@ -122,7 +137,8 @@ async def _report_progress(run: SegmentRun, number: int, segment: Segment, emit:
             look = None
         now_s = time.monotonic()
         verdicts = judging.new(run.start_s, scale, now_s) if judging and begun else ()
-        told = (*counts, prefix, verdicts, log.unanswered)
+        known = latencies.new(run.start_s, scale, now_s) if latencies and begun else ()
+        told = (*counts, prefix, verdicts, log.unanswered, known, tokens.new())
         emit(LoadProgress(number, phase, elapsed_s, total_s(segment), *told))
         await asyncio.sleep(PROGRESS_PERIOD_S)
 
@@ -133,10 +149,16 @@ def _running_verdicts(segment: Segment, run: SegmentRun) -> RunningVerdicts | No
     return RunningVerdicts(segment, segment.slo, run.log)
 
 
-def _phase(segment: Segment, elapsed_s: float) -> str:
+def _running_latencies(segment: Segment, run: SegmentRun) -> RunningLatencies | None:
+    if not isinstance(segment, OpenLoopSegment) or segment.adaptive is None:
+        return None
+    return RunningLatencies(segment, run.log)
+
+
+def _phase(segment: Segment, run: SegmentRun, elapsed_s: float) -> str:
     if elapsed_s < segment.warmup_s:
         return "warmup"
-    return "window" if elapsed_s < segment.window_end_s else "drain"
+    return "window" if elapsed_s < run.window_end_s else "drain"
 
 
 def total_s(segment: Segment) -> float:
@@ -148,6 +170,8 @@ def _report(
     segment: Segment, end: SegmentEnd, transport: Transport, time_scale: float, cache_salt: bool
 ) -> SegmentReport:
     window_start_s = end.start_s + segment.warmup_s / time_scale
+    if end.closing is not None:
+        segment = segment.closed_at(end.closing.at_s)
     window_end_s = window_start_s + segment.window_s / time_scale
     to_unix_s = time.time() - time.monotonic()
     window = SegmentWindow(
@@ -164,6 +188,7 @@ def _report(
         given_up=end.given_up,
         cache_salt=cache_salt,
         clock_step_ms=transport.clock_step_s * 1000,
+        closing=end.closing,
     )
 
 

@@ -69,9 +69,12 @@ class GeneratorProcesses:
         if len(self._here) < len(self._processes):
             return
         self._here.clear()
-        moment_s = time.monotonic() + LEAD_OF_MANY_S
+        self.tell(f"{time.monotonic() + LEAD_OF_MANY_S!r}\n")
+
+    def tell(self, line: str) -> None:
+        """Write a line to the standard input of each."""
         for process in self._processes:
-            _tell(process, f"{moment_s!r}\n".encode())
+            _tell(process, line.encode())
 
 
 def _tell(process: subprocess.Popen[bytes], line: bytes) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tuner.domain.cancellation import Cancellation
 from tuner.errors import LoadGeneratorError
+from tuner.loadgen.closing_watch import ClosingWatch
 from tuner.loadgen.generator_processes import (
     STDERR_NAME,
     GeneratorProcesses,
@@ -18,6 +19,7 @@ from tuner.loadgen.load_result import LoadProgress, LoadResult, load_segments
 from tuner.loadgen.partition import most_processes
 from tuner.loadgen.partitioned_load import PartitionedLoad
 from tuner.loadgen.plan import LoadPlan
+from tuner.loadgen.running_window import closing_line
 
 STDERR_TAIL_BYTES = 4096
 GRACE_S = 60.0
@@ -42,6 +44,7 @@ def run_load(
     """
     cancellation.raise_if_requested()
     load = PartitionedLoad(plan, directory, min(processes, most_processes(plan)))
+    windows = ClosingWatch(plan.segments, len(load.plans))
     deadline_s = time.monotonic() + _longest_s(plan)
     with generator_processes(load.plans, load.directories) as generators:
         engine_lost = False
@@ -52,7 +55,11 @@ def run_load(
                 break
             part, line = heard
             if line:
-                whole = load.take(part, _progress(line, load.directories[part]))
+                progress = _progress(line, load.directories[part])
+                closing = windows.hear(part, progress)
+                if closing is not None:
+                    generators.tell(closing_line(progress.segment, closing))
+                whole = load.take(part, progress)
                 if whole is not None:
                     on_progress(whole)
             if time.monotonic() > deadline_s:

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.loadgen.plan import LoadPlan, Segment
+from tuner.loadgen.closing import Closing, closing_from
+from tuner.loadgen.plan import LoadPlan, Segment, UserLoopSegment
 from tuner.loadgen.prefix import PrefixRow
 from tuner.loadgen.records import Records
+from tuner.loadgen.running_latencies import LatencyRow
 from tuner.loadgen.verdicts import VerdictRow
 
 
@@ -34,6 +36,10 @@ class LoadProgress:
     """Of an open loop with an SLO: what became certain since the last report."""
     unanswered: int = 0
     """Requests in flight without a token so far."""
+    latencies: Sequence[LatencyRow] = ()
+    """Of an open loop whose window may close early: what became known since the last report."""
+    part_tokens: Sequence[int] = ()
+    """Of a closed loop whose window may close early: tokens of each part of it that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +86,13 @@ class SegmentReport:
     processes: int = 1
     """How many sent the load."""
 
+    closing: Closing | None = None
+    """Of a window that closed before its time: when and why."""
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """One finished segment."""
+    """One finished segment, with the window that was measured."""
 
     segment: Segment
     records: Records
@@ -117,10 +126,20 @@ def load_segments(plan: LoadPlan, directory: Path) -> tuple[SegmentResult, ...]:
     for number, segment in enumerate(plan.segments):
         if not _report_path(directory, number).exists():
             break
-        document = json.loads(_report_path(directory, number).read_text(encoding="utf-8"))
-        records = Records.load(records_path(directory, number))
-        results.append(SegmentResult(segment, records, _report(document)))
+        results.append(load_segment(segment, directory, number))
     return tuple(results)
+
+
+def load_segment(segment: Segment, directory: Path, number: int) -> SegmentResult:
+    """A finished segment of a plan.
+
+    Raises OSError, ValueError, KeyError or TypeError where there is none.
+    """
+    report = _report(json.loads(_report_path(directory, number).read_text(encoding="utf-8")))
+    records = Records.load(records_path(directory, number))
+    if report.closing is not None and not isinstance(segment, UserLoopSegment):
+        segment = segment.closed_at(report.closing.at_s)
+    return SegmentResult(segment, records, report)
 
 
 def records_path(directory: Path, number: int) -> Path:
@@ -133,9 +152,10 @@ def _report_path(directory: Path, number: int) -> Path:
 
 
 def _report(document: Mapping[str, Any]) -> SegmentReport:
-    health = document["health"]
+    health, closing = document["health"], document.get("closing")
     values = dict(document) | {
         "window": SegmentWindow(**document["window"]),
         "health": None if health is None else GeneratorHealth(**health),
+        "closing": None if closing is None else closing_from(closing),
     }
     return SegmentReport(**values)

@@ -47,8 +47,10 @@ def _frame_order(counts: IntArray, order: IntArray) -> IntArray:
 def merged_report(parts: Sequence[SegmentReport]) -> SegmentReport:
     """Of each property what the worst of the processes says."""
     clocks = sorted({part.clock for part in parts})
+    # All are told to close at one moment; one that was over before it heard of it measured longer.
+    first = next((part for part in parts if part.closing is not None), parts[0])
     return replace(
-        parts[0],
+        first,
         clock=clocks[-1],  # "user space" comes after "kernel"
         health=_merged_health([part.health for part in parts]),
         list_exhausted=any(part.list_exhausted for part in parts),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tuner.loadgen.closing import Closing
 from tuner.loadgen.pacing import Pacer
 from tuner.loadgen.plan import OpenLoopSegment, PlannedRequest
 from tuner.loadgen.records import Outcome
@@ -26,7 +27,7 @@ class OpenLoopRun(SegmentRun):
     def __init__(self, segment: OpenLoopSegment, settings: RunSettings) -> None:
         super().__init__(segment, settings)
         self._requests = segment.requests
-        self._drain_end_s = segment.window_end_s + segment.drain_s
+        self._drain_s = segment.drain_s
         self._measured_left = sum(self._is_measured(request) for request in segment.requests)
         self._measured_done = asyncio.Event()
         self._turns = Turns(segment.requests)
@@ -45,12 +46,22 @@ class OpenLoopRun(SegmentRun):
         async with asyncio.TaskGroup() as group:
             sender = group.create_task(timer.pace(moments_s, self._due))
             await self._watch_window()
-            await self._until(self._drain_end_s, self._measured_done)
+            await self.until(self.window_end_s + self._drain_s, self._measured_done)
             if self._stop.is_set():
                 await end_tasks([sender])
             # The load stays up until the measured requests of every process have ended.
             await self.settings.rendezvous.meet()
             await end_tasks([sender])
+
+    def close(self, closing: Closing) -> None:
+        super().close(closing)
+        left = (
+            self._is_measured(request) and self.log.outcome(row) is Outcome.NOT_SENT
+            for row, request in enumerate(self._requests)
+        )
+        self._measured_left = sum(left)
+        if self._measured_left == 0:
+            self._measured_done.set()
 
     def _due(self, row: int) -> None:
         """Send, unless the turn before is still being answered: then with its end."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 from objectives.slo import Slo
 from tuner.domain.proxy import Proxy
+from tuner.loadgen.closing import AdaptiveWindow
 
 TransportKind = Literal["automatic", "socket", "aiohttp"]
 
@@ -42,8 +43,33 @@ class PlannedRequest:
     """In a loop of users: what its user takes from this request's end to the next request."""
 
 
+class _Window:
+    """What the segments have in common: a window that may close before its time."""
+
+    __slots__ = ()
+    warmup_s: float
+    window_s: float
+    adaptive: AdaptiveWindow | None
+    planned_window_s: float | None
+
+    @property
+    def window_end_s(self) -> float:
+        """When the window closes, from the segment's start."""
+        return self.warmup_s + self.window_s
+
+    @property
+    def longest_window_s(self) -> float:
+        """The window that was asked for, which one that closed early was a part of."""
+        return self.window_s if self.planned_window_s is None else self.planned_window_s
+
+    def closed_at(self, at_s: float) -> Self:
+        """The segment with the window that was measured, engine seconds from its start."""
+        changes = {"window_s": at_s - self.warmup_s, "planned_window_s": self.longest_window_s}
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
 @dataclass(frozen=True, slots=True)
-class OpenLoopSegment:
+class OpenLoopSegment(_Window):
     """Requests at their due times. Measured are those due within [warmup_s, warmup_s + window_s);
 
     what is due later keeps the load up until the measured ones have ended.
@@ -56,15 +82,14 @@ class OpenLoopSegment:
     slo: Slo | None = None
     """Where given, the generator tells of each measured request as soon as it is certain whether
     it meets this."""
-
-    @property
-    def window_end_s(self) -> float:
-        """When the window closes, from the segment's start."""
-        return self.warmup_s + self.window_s
+    adaptive: AdaptiveWindow | None = None
+    """When the window may close before its time; None: never."""
+    planned_window_s: float | None = None
+    """Of a window that did, how long it was to be."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedLoopSegment:
+class ClosedLoopSegment(_Window):
     """`concurrency` requests always in flight, in the list's order, until the window closes.
 
     What saturates; latencies of such a load only tell how many were in flight.
@@ -74,11 +99,8 @@ class ClosedLoopSegment:
     concurrency: int
     warmup_s: float
     window_s: float
-
-    @property
-    def window_end_s(self) -> float:
-        """When the window closes, from the segment's start."""
-        return self.warmup_s + self.window_s
+    adaptive: AdaptiveWindow | None = None
+    planned_window_s: float | None = None
 
     @property
     def drain_s(self) -> float:
@@ -102,6 +124,16 @@ class UserLoopSegment:
     drain_s: float
     think_s: float = 0.0
     """The mean of the requests' pauses."""
+
+    @property
+    def adaptive(self) -> None:
+        """Its window stays whole: how many requests it holds is the engine's doing."""
+        return None
+
+    @property
+    def longest_window_s(self) -> float:
+        """The window that was asked for."""
+        return self.window_s
 
     @property
     def window_end_s(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from objectives.slo import Slo
 from tuner.domain.proxy import Proxy
+from tuner.loadgen.closing import AdaptiveWindow
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -61,6 +62,10 @@ def _segment_from_dict(document: Mapping[str, Any]) -> Segment:
     values = dict(document)
     kind = values.pop("kind")
     values["requests"] = _from_columns(values["requests"])
+    adaptive = values.pop("adaptive", None)
+    if adaptive is not None:
+        adaptive["quantities"] = tuple(adaptive["quantities"])
+        values["adaptive"] = AdaptiveWindow(**adaptive)
     if kind == KINDS[ClosedLoopSegment]:
         return ClosedLoopSegment(**values)
     if kind == KINDS[UserLoopSegment]:

@@ -45,7 +45,7 @@ class Look:
 
     @classmethod
     def of(cls, segment: OpenLoopSegment) -> Look:
-        window_s = REQUESTS_SHARE * segment.window_s
+        window_s = REQUESTS_SHARE * segment.longest_window_s
         end_s = segment.warmup_s + window_s
         rows = [
             row
@@ -55,7 +55,7 @@ class Look:
             and request.after is None
             and segment.warmup_s <= request.due_s < end_s
         ]
-        at_s = segment.warmup_s + LOOK_SHARE * segment.window_s
+        at_s = segment.warmup_s + LOOK_SHARE * segment.longest_window_s
         return cls(tuple(rows[:MOST_REQUESTS]), window_s, at_s)
 
 

@@ -27,6 +27,12 @@ class RequestLog:
         self.failed = 0
         self.failed_in_a_row = 0
         self._last_token_s: float | None = None
+        self._ended_tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens received so far."""
+        return self._ended_tokens + sum(stream.tokens for stream in self._active.values())
 
     @property
     def last_token_s(self) -> float | None:
@@ -62,6 +68,11 @@ class RequestLog:
         """What the row was waiting for has ended."""
         self._due_wall_s[row] = wall_s
 
+    def due_wall_s(self, row: int) -> float | None:
+        """When a row that had to wait for another was due; None for one that had not, NaN while it
+        waits."""
+        return self._due_wall_s.get(row)
+
     def begin(self, row: int) -> ResponseStream:
         """The row's request is about to be sent."""
         stream = ResponseStream(self._requests[row].output_tokens)
@@ -73,6 +84,7 @@ class RequestLog:
         """The row's request is over."""
         stream = self._active.pop(row)
         stream.ended_s = ended_s
+        self._ended_tokens += stream.tokens
         if stream.last_token_s is not None:
             self._last_token_s = max(self._last_token_s or 0.0, stream.last_token_s)
         self._outcomes[row] = outcome

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.loadgen.closing import Closing
 from tuner.loadgen.load_result import GeneratorHealth
 from tuner.loadgen.pacing import Pacer, pacer
 from tuner.loadgen.plan import Segment
@@ -47,6 +48,8 @@ class SegmentEnd:
 
     list_exhausted: bool
     given_up: str | None
+    closing: Closing | None = None
+    """Of a window that closed before its time."""
 
 
 class SegmentRun(ABC):
@@ -64,6 +67,9 @@ class SegmentRun(ABC):
         self._running: set[asyncio.Future[None]] = set()
         self._ending = False
         self._stop = asyncio.Event()
+        self._closing: Closing | None = None
+        self._close_told = asyncio.Event()
+        self.begun = asyncio.Event()
 
     async def run(self) -> SegmentEnd:
         """Send, measure, cancel what is left."""
@@ -79,7 +85,20 @@ class SegmentRun(ABC):
                 if self._bug is not None:
                     raise self._bug
                 await end_tasks(watchers)
-        return SegmentEnd(self.start_s, self._health, self.list_exhausted, self._given_up)
+        said = (self.list_exhausted, self._given_up, self._closing)
+        return SegmentEnd(self.start_s, self._health, *said)
+
+    @property
+    def window_end_s(self) -> float:
+        """When the window closes, engine seconds from the segment's start."""
+        return self._window[1]
+
+    def close(self, closing: Closing) -> None:
+        """See `tuner.loadgen.running_window.Closable`."""
+        if not self._ending and self._window[0] < closing.at_s < self._window[1]:
+            self._window = (self._window[0], closing.at_s)
+            self._closing = closing
+            self._close_told.set()
 
     @property
     def list_exhausted(self) -> bool:
@@ -97,6 +116,7 @@ class SegmentRun(ABC):
     async def _begin(self) -> None:
         """Agree with the load's other processes on the segment's first moment."""
         self.start_s = await self.settings.rendezvous.meet()
+        self.begun.set()
 
     def _send(self, row: int, body: bytes) -> None:
         """Send a request at once; `_ended` follows."""
@@ -135,13 +155,13 @@ class SegmentRun(ABC):
 
     async def _watch_window(self) -> None:
         """Return at the end of the window, or as soon as the segment is given up."""
-        await self._until(self._window[0])
+        await self.until(self._window[0])
         self._monitor.begin(self.settings.transport.reads)
-        await self._until(self._window[1])
+        await self.until(self._window[1], self._close_told)
         if not self._stop.is_set():
             self._health = self._monitor.health(self.settings.transport.reads)
 
-    async def _until(self, engine_s: float, event: asyncio.Event | None = None) -> None:
+    async def until(self, engine_s: float, event: asyncio.Event | None = None) -> None:
         """Wait for a moment of the segment, for `event`, or for the segment to be given up."""
         events = [self._stop] if event is None else [self._stop, event]
         waits = [asyncio.ensure_future(each.wait()) for each in events]

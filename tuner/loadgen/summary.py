@@ -91,6 +91,7 @@ def latency_segment(
         prefix=_prefix(segment, records, seed),
         concurrency=None if users is None else users.concurrency,
         think_s=None if users is None else users.think_s,
+        planned_window_s=segment.planned_window_s if isinstance(segment, OpenLoopSegment) else None,
     )
 
 
@@ -134,6 +135,7 @@ def capacity_segment(
         gpu_memory_peak_gib=engine.gpu_memory_peak_gib,
         gpu_power_w=engine.gpu_power_w,
         steady=steady,
+        planned_window_s=segment.planned_window_s,
     )
 
 

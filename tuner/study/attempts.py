@@ -11,6 +11,7 @@ from tuner.domain.diagnosis import Consequence, Diagnosis, Phase
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState
 from tuner.engine.launcher import ProcessIdentity
 from tuner.errors import CancelledError, DatabaseError, StartupError, StudyFailedError
+from tuner.loadgen.closing import AdaptiveWindow
 from tuner.logs import log_fields
 from tuner.store.artifacts import require_space
 from tuner.store.attempts import NewAttempt
@@ -29,6 +30,7 @@ from tuner.study.report import trial_summary
 from tuner.study.scoring import slo_of
 from tuner.study.start_forecast import StartForecast, read_back_document, start_forecast
 from tuner.study.trial_score import trial_score
+from tuner.study.window_rule import window_rule
 
 MOST_ATTEMPTS = 3
 """An attempt that failed through us, or measured badly, is repeated twice."""
@@ -167,6 +169,7 @@ def _request(
         salt=attempt.id,
         burst=measuring.burst,
         bar=_bar(context, trial, measuring, history),
+        adaptive=_adaptive(context, trial, measuring),
         find_max_rate=spec.objective.mode == "goodput",
         confirm_max_rate=measuring.purpose is AttemptPurpose.CONFIRMATION,
         rate_to_beat_per_s=_rate_to_beat(trial, measuring, history),
@@ -203,6 +206,19 @@ def _bar(
     noise = noise_of(context.objective, history)
     sd = None if noise is None else noise.between_starts
     return bar_of(context.spec.objective, history, sd)
+
+
+def _adaptive(
+    context: StudyContext, trial: TrialRecord, measuring: Measuring
+) -> AdaptiveWindow | None:
+    """Windows that may close early: of a searched trial's only.
+
+    What all others are compared with, and what the verdict rests on, is measured as long as asked.
+    """
+    searched = measuring.purpose is AttemptPurpose.SEARCH
+    if not searched or trial.origin is TrialOrigin.BASELINE:
+        return None
+    return window_rule(context.spec)
 
 
 class _Recorder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tuner.engine.launcher import RunningEngine
 from tuner.engine.places import proxy_of
@@ -20,6 +21,7 @@ from tuner.study.confirmation import BURST_OUTPUT_TOKENS, BURST_WINDOW_S, burst_
 from tuner.study.engine_launch import time_scale
 from tuner.study.executor import AttemptRequest
 from tuner.study.seeds import derived_seed
+from tuner.study.window_rule import part_of
 
 BURST = "burst"
 BURST_INSTANT_S = 1.0
@@ -57,7 +59,10 @@ def measurement_segments(
         spec.capacity_window_s,
         seed,
     )
-    return latency, capacity
+    rule = part_of(request.adaptive, saturated=False)
+    if rule is not None and isinstance(latency, OpenLoopSegment):
+        latency = replace(latency, adaptive=rule, slo=request.slo)
+    return latency, replace(capacity, adaptive=part_of(request.adaptive, saturated=True))
 
 
 def load_s(segments: Sequence[Segment]) -> float:

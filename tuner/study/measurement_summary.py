@@ -59,7 +59,13 @@ def summarise(
         workload_seed=request.workload_seed,
         simulated=request.engine.kind == "simulated",
         time_scale=result.time_scale,
-        notes=(*closed_loop_notes(latency), *steadiness_notes(capacity), *verdict.notes),
+        notes=(
+            *closed_loop_notes(latency),
+            *closing_notes("latency", latency),
+            *closing_notes("capacity", capacity),
+            *steadiness_notes(capacity),
+            *verdict.notes,
+        ),
     )
 
 
@@ -78,6 +84,14 @@ def closed_loop_notes(segment: LatencySegment) -> tuple[str, ...]:
         f"{segment.offered_per_s:.3g} requests/s: while the engine is slow it is asked less often, "
         "so its worst moments weigh less than in an open loop (coordinated omission)",
     )
+
+
+def closing_notes(name: str, segment: LatencySegment | CapacitySegment) -> tuple[str, ...]:
+    """What is to be said of a window that closed before its time."""
+    if segment.planned_window_s is None:
+        return ()
+    length = f"after {segment.window_s:.1f} of {segment.planned_window_s:g} s"
+    return (f"{name} window closed early, {length}: intervals narrow enough",)
 
 
 def steadiness_notes(segment: CapacitySegment) -> tuple[str, ...]:

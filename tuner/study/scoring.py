@@ -34,6 +34,15 @@ def objective_of(spec: ObjectiveSpec) -> Objective:
     """
     if spec.mode == "goodput":
         return GoodputObjective(preemption_penalty=spec.preemption_penalty)
+    return _weighted(spec)
+
+
+def objective_weights(spec: ObjectiveSpec) -> Mapping[WeightedMetric, float]:
+    """What the weighted score rests on: the positive weights."""
+    return _weighted(spec).weights
+
+
+def _weighted(spec: ObjectiveSpec) -> WeightedObjective:
     return WeightedObjective.named(
         weights_of(spec.weights),
         latency_percentile=spec.latency_percentile,

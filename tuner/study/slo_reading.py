@@ -9,7 +9,7 @@ from pathlib import Path
 from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.loadgen.attainment import under_slo
-from tuner.loadgen.load_result import records_path
+from tuner.loadgen.load_result import load_segment
 from tuner.loadgen.plan import ClosedLoopSegment, LatencyLoad
 from tuner.loadgen.plan_file import PLAN_NAME, read_plan
 from tuner.loadgen.records import Records
@@ -52,8 +52,9 @@ class SloReading:
             return None
         folder: Path = self.artifacts.resolve(stored) / MEASUREMENT
         try:
-            segment = read_plan(folder / PLAN_NAME).segments[LATENCY_SEGMENT]
-            records = Records.load(records_path(folder, LATENCY_SEGMENT))
+            planned = read_plan(folder / PLAN_NAME).segments[LATENCY_SEGMENT]
+            found = load_segment(planned, folder, LATENCY_SEGMENT)
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None
-        return None if isinstance(segment, ClosedLoopSegment) else (segment, records)
+        segment = found.segment
+        return None if isinstance(segment, ClosedLoopSegment) else (segment, found.records)

@@ -21,6 +21,7 @@ from tuner.study.progress import Observer, StudyProgress
 from tuner.study.scoring import slo_of
 from tuner.study.start_forecast import StartForecast, read_back_document, start_forecast
 from tuner.study.target import Target, baseline_config, target_of
+from tuner.study.window_rule import window_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ def _request(
         deadlines=spec.deadlines,
         directory=directory,
         salt=attempt,
+        adaptive=window_rule(spec),
     )
 
 

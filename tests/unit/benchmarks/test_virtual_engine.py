@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,8 @@ from tuner.engine.diagnosis import diagnose
 from tuner.engine.launcher import RunningEngine
 from tuner.engine.process_tree import read_processes
 from tuner.engine.readiness import NotReady, Ready
+from tuner.loadgen.closing import THROUGHPUT, AdaptiveWindow
+from tuner.loadgen.closing_watch import closing_of
 from tuner.simulator.command import simulator_argv
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -159,3 +162,26 @@ def test_only_a_virtual_engine_can_serve() -> None:
 
 def test_the_launch_of_a_start_has_the_defaults_filled_in() -> None:
     assert started().config.max_num_batched_tokens == 2048
+
+
+def test_windows_close_early_by_the_generators_own_rule() -> None:
+    latency = replace(open_loop(600, 100.0), adaptive=AdaptiveWindow(0.5, 0.5, ("tpot_p50",)))
+    capacity = replace(closed_loop(), adaptive=AdaptiveWindow(0.5, 0.5, (THROUGHPUT,)))
+    running = engine(max_num_seqs=64, max_num_batched_tokens=2048)
+    whole, _ = serve(running, (open_loop(600, 100.0), closed_loop()))
+    result, runs = serve(running, (latency, capacity))
+    for number, (found, asked) in enumerate(zip(result.segments, (latency, capacity), strict=True)):
+        closing = closing_of(asked, whole.segments[number].records)
+        assert closing is not None
+        assert found.report.closing == closing
+        assert found.segment.window_s == pytest.approx(asked.window_s * 0.5)
+        assert found.segment.planned_window_s == asked.window_s
+        window = found.report.window
+        assert window.end_monotonic_s - window.start_monotonic_s == pytest.approx(
+            found.segment.window_s
+        )
+        assert runs[number].end_s < whole.segments[number].segment.window_end_s
+    records = result.segments[0].records
+    measured = records.due_s < result.segments[0].segment.window_end_s
+    same = whole.segments[0].records
+    assert records.first_s[measured].tolist() == same.first_s[measured].tolist()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.load_records import Row, closed_segment, open_segment, records_of
+from tuner.loadgen.closing import Closing, Width
 from tuner.loadgen.load_result import (
     GeneratorHealth,
     SegmentReport,
@@ -37,6 +39,26 @@ def test_segments_come_back_with_their_plan_records_and_report(tmp_path: Path) -
     assert (first.segment, second.segment) == PLAN.segments
     assert (first.records.size, second.records.size) == (1, 2)
     assert first.window == WINDOW
+
+
+def test_a_window_that_closed_early_is_the_one_that_was_measured(tmp_path: Path) -> None:
+    closing = Closing(PLAN.segments[0].warmup_s + 0.5, (Width("ttft_p95", 70, 0.04),))
+    save_segment(tmp_path, 0, records_of([]), replace(REPORTS[0], closing=closing))
+    (found,) = load_segments(PLAN, tmp_path)
+    assert found.report.closing == closing
+    assert found.segment.window_s == 0.5
+    assert found.segment.longest_window_s == PLAN.segments[0].window_s
+    assert found.segment.requests == PLAN.segments[0].requests
+
+
+def test_reports_of_older_versions_are_of_whole_windows(tmp_path: Path) -> None:
+    save(tmp_path, 0)
+    path = tmp_path / "segment-0.json"
+    document = json.loads(path.read_text())
+    del document["closing"]
+    path.write_text(json.dumps(document))
+    (found,) = load_segments(PLAN, tmp_path)
+    assert found.segment == PLAN.segments[0]
 
 
 def test_a_segment_without_its_report_was_not_finished(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.load_records import Row, records_of
+from tuner.loadgen.closing import Closing
 from tuner.loadgen.load_result import (
     GeneratorHealth,
     LoadProgress,
@@ -65,6 +66,15 @@ def report(**changes: object) -> SegmentReport:
     health = GeneratorHealth(0.2, 3.0, 100)
     plain = SegmentReport(WINDOW, "kernel", health, False, None, cache_salt=True)
     return replace(plain, **changes)  # type: ignore[arg-type]  # by field name
+
+
+def test_one_process_that_heard_of_an_early_end_speaks_for_all() -> None:
+    """The other was over before: what it sent later is not in the window."""
+    early = replace(WINDOW, end_monotonic_s=WINDOW.end_monotonic_s - 1)
+    closing = Closing(5.0, ())
+    merged = merged_report([report(), report(window=early, closing=closing)])
+    assert (merged.window, merged.closing) == (early, closing)
+    assert merged_report([report(), report()]).closing is None
 
 
 def test_the_worst_process_speaks_for_all() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from objectives.slo import Slo
 from tuner.domain.proxy import Proxy
+from tuner.loadgen.closing import AdaptiveWindow
 from tuner.loadgen.plan import (
     ClosedLoopSegment,
     LoadPlan,
@@ -40,6 +41,16 @@ closed_requests = st.builds(
     output_tokens=st.integers(1, 10**6),
     prompt_seed=st.integers(0, 2**53 - 1),
 )
+windows: dict[str, st.SearchStrategy[object]] = {
+    "adaptive": st.none()
+    | st.builds(
+        AdaptiveWindow,
+        st.floats(0.001, 1),
+        st.floats(0, 1),
+        st.lists(st.text(), max_size=3).map(tuple),
+    ),
+    "planned_window_s": st.none() | times,
+}
 open_segments = st.builds(
     OpenLoopSegment,
     requests=st.lists(open_requests, max_size=5).map(tuple),
@@ -47,6 +58,7 @@ open_segments = st.builds(
     window_s=times,
     drain_s=times,
     slo=st.none() | st.builds(Slo, ttft_ms=st.floats(1, 1e6), e2e_ms=st.none() | st.floats(1, 1e6)),
+    **windows,
 )
 closed_segments = st.builds(
     ClosedLoopSegment,
@@ -54,6 +66,7 @@ closed_segments = st.builds(
     concurrency=st.integers(1, 1000),
     warmup_s=times,
     window_s=times,
+    **windows,
 )
 thinking = st.builds(
     PlannedRequest,
@@ -95,10 +108,11 @@ def test_a_plan_survives_the_file_exactly(
     assert read_plan(path) == plan
 
 
-def test_plans_of_older_versions_have_no_slo(tmp_path: Path) -> None:
+def test_plans_of_older_versions_have_whole_windows_and_no_slo(tmp_path: Path) -> None:
     plan = LoadPlan("http://127.0.0.1:1", "m", (OpenLoopSegment((), 1, 2, 3),), 100, 1, 1.0, 60.0)
     write_plan(plan, tmp_path / "plan.json")
     document = json.loads((tmp_path / "plan.json").read_text())
-    del document["segments"][0]["slo"]
+    for key in ("slo", "adaptive", "planned_window_s"):
+        del document["segments"][0][key]
     (tmp_path / "plan.json").write_text(json.dumps(document))
     assert read_plan(tmp_path / "plan.json") == plan

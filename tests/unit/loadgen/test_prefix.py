@@ -45,6 +45,11 @@ def test_the_windows_first_quarter_is_looked_at_a_tenth_of_the_window_later() ->
     assert look.at_s == pytest.approx(24.0)
 
 
+def test_a_window_that_closed_early_is_looked_at_as_the_whole_one() -> None:
+    whole = segment(9.99, 10.0, 19.99, 20.0)
+    assert Look.of(whole.closed_at(30.0)) == Look.of(whole)
+
+
 def test_no_more_requests_are_looked_at_than_can_be_told_in_passing() -> None:
     look = Look.of(segment(*([11.0] * (MOST_REQUESTS + 5))))
     assert look.rows == tuple(range(MOST_REQUESTS))

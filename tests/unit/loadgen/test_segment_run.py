@@ -12,6 +12,7 @@ import uvloop
 from tests.support.fake_transport import SCALE, FakeTransport, answer, good, hang, refuse, settings
 from tests.support.scripted_server import token_event
 from tuner.loadgen.closed_loop import PAUSE_AFTER_FAILURE_S, ClosedLoopRun
+from tuner.loadgen.closing import Closing, Width
 from tuner.loadgen.generator import accepts_cache_salt, segment_run
 from tuner.loadgen.open_loop import MOST_KEPT, OpenLoopRun, most_due_within
 from tuner.loadgen.plan import ClosedLoopSegment, LoadPlan, OpenLoopSegment, PlannedRequest
@@ -343,3 +344,80 @@ async def _accepts(transport: Any, plan: LoadPlan) -> bool:
 def test_an_engine_that_says_nothing_is_not_waited_for_long() -> None:
     plan = LoadPlan("http://x", "m", (), 1000, 9, 10.0, stall_s=0.2)
     assert uvloop.run(_accepts(FakeTransport(hang), plan))
+
+
+CLOSING = Closing(2.0, (Width("ttft_p95", 100, 0.04),))
+
+
+def run_closed(
+    segment: OpenLoopSegment | ClosedLoopSegment,
+    transport: FakeTransport,
+    after_s: float,
+    closing: Closing = CLOSING,
+) -> tuple[SegmentRun, SegmentEnd, Records]:
+    """Told to close at a moment of engine time."""
+
+    async def whole() -> tuple[SegmentRun, SegmentEnd]:
+        segment_to_run = segment_run(segment, settings(transport))
+        running = asyncio.ensure_future(segment_to_run.run())
+        await segment_to_run.begun.wait()
+        await segment_to_run.until(after_s)
+        segment_to_run.close(closing)
+        return segment_to_run, await running
+
+    segment_ran, end = uvloop.run(whole())
+    return segment_ran, end, segment_ran.log.records(end.start_s, SCALE, only_sent=False)
+
+
+def test_a_window_that_is_closed_early_ends_with_the_requests_due_until_then() -> None:
+    due_s = [0.5 * number for number in range(2000)]
+    segment = open_segment(*due_s, window_s=900.0, drain_s=50.0)
+    ran, end, records = run_closed(segment, FakeTransport(good), after_s=4.0)
+    assert ran.window_end_s == 2.0
+    assert end.closing == CLOSING
+    assert end.health is not None
+    measured = (records.due_s >= 1.0) & (records.due_s < 2.0)
+    assert set(records.outcome[measured].tolist()) == {Outcome.COMPLETED}
+    assert int(records.sent.sum()) < 1000
+
+
+def test_the_load_is_kept_up_until_those_have_ended() -> None:
+    """The last measured request is answered when one of the drain arrives."""
+    arrived = asyncio.Event()
+
+    async def waits(number: int, stream: ResponseStream) -> None:
+        if number == 3:
+            await arrived.wait()
+        elif number == 8:
+            arrived.set()
+        answer(stream)
+
+    segment = open_segment(*(0.5 * n for n in range(4)), 5.0, 5.5, 6.0, 6.5, 7.0, window_s=900.0)
+    _, end, records = run_closed(segment, FakeTransport(waits), after_s=4.0)
+    assert end.closing == CLOSING
+    assert outcomes(records) == [Outcome.COMPLETED] * 9
+
+
+def test_a_drain_counts_from_the_early_end() -> None:
+    segment = open_segment(1.5, window_s=9e9, drain_s=3.0)
+    _, _, records = run_closed(segment, FakeTransport(hang), after_s=4.0)
+    assert outcomes(records) == [Outcome.UNFINISHED]
+
+
+def test_a_saturated_window_is_closed_at_once() -> None:
+    segment = closed_segment(100_000, window_s=9e9)
+    _, end, records = run_closed(segment, FakeTransport(good), after_s=4.0)
+    assert end.closing == CLOSING
+    assert end.health is not None
+    assert not end.list_exhausted
+    assert records.completed.sum() > 4
+
+
+@pytest.mark.parametrize("at_s", [0.5, 1.0, 5.0, 60.0])
+def test_a_window_is_never_closed_outside_itself(at_s: float) -> None:
+    segment = open_segment(1.5, 2.5, 4.5)
+    closing = replace(CLOSING, at_s=at_s)
+    ran, end, records = run_closed(segment, FakeTransport(good), after_s=1.2, closing=closing)
+    assert end.closing is None
+    assert ran.window_end_s == 5.0
+    assert outcomes(records) == [Outcome.COMPLETED] * 3

@@ -7,10 +7,11 @@ import pytest
 
 from objectives.measurement import Estimate, MaxRate
 from objectives.slo import Slo
-from tests.support.load_records import Row, open_segment, records_of
+from tests.support.load_records import Row, open_segment, result_of
 from tests.support.study_measurements import measurement
 from tests.support.study_records import attempt_record, measurement_record
-from tuner.loadgen.load_result import records_path
+from tuner.loadgen.closing import Closing
+from tuner.loadgen.load_result import save_segment
 from tuner.loadgen.plan import LoadPlan, UserLoopSegment
 from tuner.loadgen.plan_file import PLAN_NAME, write_plan
 from tuner.store.artifacts import ArtifactStore
@@ -47,7 +48,8 @@ def artifacts(tmp_path: Path, request: pytest.FixtureRequest) -> ArtifactStore:
         segments=(request.param,),
     )
     write_plan(plan, folder / PLAN_NAME)
-    records_of([row(11.0 + i, 0.1 * i) for i in range(1, 5)]).save(records_path(folder, 0))
+    measured = result_of(request.param, [row(11.0 + i, 0.1 * i) for i in range(1, 5)])
+    save_segment(folder, 0, measured.records, measured.report)
     return store
 
 
@@ -59,6 +61,16 @@ def test_attainment_comes_from_the_stored_requests(artifacts: ArtifactStore) -> 
     found = share(SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250)))
     assert found is not None
     assert (found.value, found.n) == (0.5, 4)
+
+
+def test_of_a_window_that_closed_early_only_its_requests_count(artifacts: ArtifactStore) -> None:
+    folder = artifacts.resolve(ATTEMPT.directory) / MEASUREMENT
+    measured = result_of(open_segment(), [row(11.0 + i, 0.1 * i) for i in range(1, 5)])
+    report = replace(measured.report, closing=Closing(14.5, ()))
+    save_segment(folder, 0, measured.records, report)
+    found = share(SloReading(artifacts, DIRECTORIES, Slo(ttft_ms=250)))
+    assert found is not None
+    assert (found.value, found.n) == (pytest.approx(2 / 3), 3)
 
 
 def test_nothing_else_changes(artifacts: ArtifactStore) -> None:
@@ -76,7 +88,7 @@ def test_an_unknown_attempt_is_unknown(artifacts: ArtifactStore) -> None:
     assert share(SloReading(artifacts, {}, Slo(ttft_ms=250))) is None
 
 
-@pytest.mark.parametrize("broken", [PLAN_NAME, "segment-0.npz"])
+@pytest.mark.parametrize("broken", [PLAN_NAME, "segment-0.npz", "segment-0.json"])
 @pytest.mark.parametrize("how", ["missing", "torn"])
 def test_files_that_cannot_be_read_leave_attainment_unknown(
     artifacts: ArtifactStore, broken: str, how: str
