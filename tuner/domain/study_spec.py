@@ -485,7 +485,8 @@ class BudgetSpec(Strict):
     deadline: Annotated[AwareDatetime, BeforeValidator(_from_iso_text)] | None = None
     """Date and time with time zone after which no trial starts."""
     early_abort: bool = True
-    """Cut load tests short that cannot come near the best configuration any more; weighted mode."""
+    """Cut load tests short that cannot come near the best configuration any more; not in Pareto
+    mode."""
 
 
 class SamplerSpec(Strict):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.loadgen.closing import Closing, closing_from
-from tuner.loadgen.plan import LoadPlan, Segment, UserLoopSegment
+from tuner.loadgen.plan import LoadPlan, Segment
 from tuner.loadgen.prefix import PrefixRow
 from tuner.loadgen.records import Records
 from tuner.loadgen.running_latencies import LatencyRow
@@ -137,7 +137,7 @@ def load_segment(segment: Segment, directory: Path, number: int) -> SegmentResul
     """
     report = _report(json.loads(_report_path(directory, number).read_text(encoding="utf-8")))
     records = Records.load(records_path(directory, number))
-    if report.closing is not None and not isinstance(segment, UserLoopSegment):
+    if report.closing is not None:
         segment = segment.closed_at(report.closing.at_s)
     return SegmentResult(segment, records, report)
 

@@ -109,7 +109,7 @@ class ClosedLoopSegment(_Window):
 
 
 @dataclass(frozen=True, slots=True)
-class UserLoopSegment:
+class UserLoopSegment(_Window):
     """`concurrency` users, each with one request in flight or thinking, whose latencies are
     measured. A request is due when its user has thought; measured are those due within the window,
 
@@ -125,20 +125,9 @@ class UserLoopSegment:
     think_s: float = 0.0
     """The mean of the requests' pauses."""
 
-    @property
-    def adaptive(self) -> None:
-        """Its window stays whole: how many requests it holds is the engine's doing."""
-        return None
-
-    @property
-    def longest_window_s(self) -> float:
-        """The window that was asked for."""
-        return self.window_s
-
-    @property
-    def window_end_s(self) -> float:
-        """When the window closes, from the segment's start."""
-        return self.warmup_s + self.window_s
+    adaptive: AdaptiveWindow | None = None
+    """None: how many requests its window holds is the engine's doing, and it stays whole."""
+    planned_window_s: float | None = None
 
 
 LatencyLoad = OpenLoopSegment | UserLoopSegment

@@ -91,7 +91,7 @@ def latency_segment(
         prefix=_prefix(segment, records, seed),
         concurrency=None if users is None else users.concurrency,
         think_s=None if users is None else users.think_s,
-        planned_window_s=segment.planned_window_s if isinstance(segment, OpenLoopSegment) else None,
+        planned_window_s=segment.planned_window_s,
     )
 
 

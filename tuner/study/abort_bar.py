@@ -10,13 +10,11 @@ from objectives.weighted import WeightedObjective, weighted_penalty
 from objectives.weighted_metric import WeightedMetric
 from tuner.domain.states import AttemptPurpose, TrialState
 from tuner.domain.study_spec import ObjectiveSpec
-from tuner.study.early_abort import Bar, hope, margin
+from tuner.study.early_abort import Bar, failed_share, hope, margin
 from tuner.study.ledger import History
 from tuner.study.monitor import best_trial
+from tuner.study.running_rules import UNSEEN_FACTOR
 from tuner.study.scoring import objective_of
-
-UNSEEN_FACTOR = 2.0
-"""By which a weighted latency that the beginning does not show may turn out better."""
 
 
 def bar_of(spec: ObjectiveSpec, history: History, noise_sd: float | None) -> Bar | None:
@@ -53,6 +51,7 @@ def bar_of(spec: ObjectiveSpec, history: History, noise_sd: float | None) -> Bar
         # A candidate may do without the incumbent's preemptions.
         + (weighted_penalty(measurement, spec.preemption_penalty) or 0.0),
         margin=margin(noise_sd),
+        failed_share=failed_share(measurement),
     )
 
 

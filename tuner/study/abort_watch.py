@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tuner.errors import LoadGeneratorError
 from tuner.loadgen.instrument import InstrumentLimits
@@ -10,8 +11,11 @@ from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.plan import OpenLoopSegment, Segment
 from tuner.loadgen.prefix import Look, PrefixRow, mean_gap_ms, prefix_summary, send_lags_s
 from tuner.loadgen.statistics import quantile
-from tuner.study.early_abort import CutShortError, judge
+from tuner.study.early_abort import Abort, CutShortError, judge
+from tuner.study.engine_launch import time_scale
 from tuner.study.executor import AttemptRequest
+from tuner.study.rate_bar import AttainmentRule
+from tuner.study.running_rules import BacklogRule, FailureRule, left_s
 from tuner.telemetry.series import MetricSeries
 from tuner.telemetry.window import engine_window
 
@@ -26,18 +30,67 @@ Watch = Callable[[LoadProgress], None]
 def abort_watch(
     request: AttemptRequest, segments: Sequence[Segment], limits: InstrumentLimits
 ) -> Watch:
-    """Raises CutShortError out of the load's progress when the request's bar says so."""
-    bar, latency = request.bar, segments[0]
-    if bar is None or not isinstance(latency, OpenLoopSegment):
+    """Raises CutShortError out of the load's progress when one of the request's bars says so."""
+    latency = segments[0]
+    if not isinstance(latency, OpenLoopSegment):
         return _see_nothing
-    look = Look.of(latency)
-    whole_s = sum(segment.window_end_s for segment in segments)
+    rules = _rules(request, segments, latency, limits)
+    beginning = _beginning_watch(request, segments, latency, limits)
+
+    def watch(progress: LoadProgress) -> None:
+        beginning(progress)
+        for rule in rules:
+            abort = rule.look(progress)
+            if abort is not None:
+                raise CutShortError(abort)
+
+    return watch
+
+
+class Rule(Protocol):
+    """Looks at every report of a load."""
+
+    def look(self, progress: LoadProgress) -> Abort | None:
+        """Why the load is to end; None: it goes on."""
+
+
+def _rules(
+    request: AttemptRequest,
+    segments: Sequence[Segment],
+    latency: OpenLoopSegment,
+    limits: InstrumentLimits,
+) -> list[Rule]:
+    bar, rate_bar, slo = request.bar, request.rate_bar, request.slo
+    rules: list[Rule] = []
+    # A busy machine slows an embedded engine down that is to be faster than real time: its queue
+    # then says nothing of the configuration, and no gap between tokens tells the two apart.
+    in_real_time = time_scale(request.engine) <= 1.0
+    if bar is not None:
+        rules.append(FailureRule(bar.incumbent, bar.failed_share, segments))
+        if in_real_time and bar.ttft_weight > 0:
+            rules.append(BacklogRule(bar, segments, latency))
+    if rate_bar is not None:
+        rules.append(FailureRule(rate_bar.incumbent, rate_bar.failed_share, segments))
+        if in_real_time and slo is not None:
+            rules.append(AttainmentRule(rate_bar, segments, latency, slo, limits))
+    return rules
+
+
+def _beginning_watch(
+    request: AttemptRequest,
+    segments: Sequence[Segment],
+    latency: OpenLoopSegment,
+    limits: InstrumentLimits,
+) -> Watch:
+    bar, look = request.bar, Look.of(latency)
+    if bar is None:
+        return _see_nothing
 
     def watch(progress: LoadProgress) -> None:
         if progress.segment != 0 or progress.prefix is None:
             return
         prefix = prefix_summary(look, progress.prefix, seed=request.workload_seed)
-        abort = judge(bar, prefix, max(0.0, whole_s - progress.elapsed_s))
+        abort = judge(bar, prefix, left_s(segments, progress))
         if abort is not None and in_time(progress.prefix, look, limits):
             seen_s = progress.elapsed_s - latency.warmup_s
             raise CutShortError(abort, mean_gap_ms(progress.prefix), seen_s)

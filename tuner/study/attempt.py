@@ -25,7 +25,7 @@ from tuner.errors import (
 from tuner.store.artifacts import disk_error, is_disk_error
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_LAUNCH, AFTER_MEASUREMENT, MID_LOAD, Checkpoint
-from tuner.study.early_abort import CutShortError
+from tuner.study.early_abort import ERRORS, Abort, CutShortError
 from tuner.study.engine_launch import launch_request, time_scale, wall_seconds
 from tuner.study.executor import AttemptListener, AttemptRequest, AttemptResult, LoadStatus
 
@@ -238,8 +238,7 @@ class _Attempt:
         try:
             measurement = load.measure(request, engine, facts, self._calibration, hooks)
         except CutShortError as cut:
-            pruned = self._result(AttemptOutcome.PRUNED, cut.abort.reason)
-            return replace(pruned, abort=cut.abort)
+            return self._cut_short(engine, cut.abort)
         if engine.exit_status() is not None:
             return self._diagnosed(self._equipment.diagnose(engine))
         if not measurement.instrument.valid:
@@ -252,6 +251,15 @@ class _Attempt:
             measurement=measurement,
             weakness=weakness,
         )
+
+    def _cut_short(self, engine: RunningEngine, abort: Abort) -> AttemptResult:
+        """Pruned, unless the engine was dying of something: that is knowledge of its own."""
+        dead = engine.exit_status() is not None
+        if dead or abort.rule == ERRORS:
+            diagnosis = self._equipment.diagnose(engine)
+            if dead or diagnosis.consequence in (Consequence.INFEASIBLE, Consequence.STOP_STUDY):
+                return self._diagnosed(diagnosis)
+        return replace(self._result(AttemptOutcome.PRUNED, abort.reason), abort=abort)
 
     def _burst(self, engine: RunningEngine, facts: EngineFacts, hooks: LoadHooks) -> str | None:
         """What the worst case did to the engine; the measurement before it stands."""

@@ -21,11 +21,12 @@ from tuner.study.abort_bar import bar_of
 from tuner.study.calibration import LoadCalibration
 from tuner.study.checkpoints import AFTER_COMMIT
 from tuner.study.context import StudyContext
-from tuner.study.early_abort import Bar, pruned_score
+from tuner.study.early_abort import Bar, RateBar, pruned_score
 from tuner.study.executor import AttemptRequest, AttemptResult, LoadStatus
 from tuner.study.ledger import History
 from tuner.study.monitor import best_trial
 from tuner.study.noise import noise_of
+from tuner.study.rate_bar import rate_bar_of
 from tuner.study.report import trial_summary
 from tuner.study.scoring import slo_of
 from tuner.study.start_forecast import StartForecast, read_back_document, start_forecast
@@ -169,6 +170,7 @@ def _request(
         salt=attempt.id,
         burst=measuring.burst,
         bar=_bar(context, trial, measuring, history),
+        rate_bar=_rate_bar(context, trial, measuring, history),
         adaptive=_adaptive(context, trial, measuring),
         find_max_rate=spec.objective.mode == "goodput",
         confirm_max_rate=measuring.purpose is AttemptPurpose.CONFIRMATION,
@@ -199,13 +201,27 @@ def _bar(
 
     The baseline, confirmations and what somebody added by hand are never cut short.
     """
-    searched = measuring.purpose is AttemptPurpose.SEARCH
-    wanted = trial.origin in (TrialOrigin.BASELINE, TrialOrigin.MANUAL)
-    if not searched or wanted or not context.spec.budget.early_abort:
+    if not _may_be_cut_short(context, trial, measuring):
         return None
     noise = noise_of(context.objective, history)
     sd = None if noise is None else noise.between_starts
     return bar_of(context.spec.objective, history, sd)
+
+
+def _rate_bar(
+    context: StudyContext, trial: TrialRecord, measuring: Measuring, history: History
+) -> RateBar | None:
+    """The same in goodput mode."""
+    goodput = context.spec.objective.mode == "goodput"
+    return (
+        rate_bar_of(history) if goodput and _may_be_cut_short(context, trial, measuring) else None
+    )
+
+
+def _may_be_cut_short(context: StudyContext, trial: TrialRecord, measuring: Measuring) -> bool:
+    searched = measuring.purpose is AttemptPurpose.SEARCH
+    wanted = trial.origin in (TrialOrigin.BASELINE, TrialOrigin.MANUAL)
+    return searched and not wanted and context.spec.budget.early_abort
 
 
 def _adaptive(

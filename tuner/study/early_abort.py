@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
-from objectives.measurement import Distribution, PrefixSummary
+from objectives.measurement import Distribution, Measurement, PrefixSummary
 from objectives.score import bounded_log
 
 FEWEST_REQUESTS = 12
 """In the beginning that is compared; of fewer, the latencies are chance."""
+
+SCORE, DROWNED, ERRORS = "score", "drowned", "errors"
+"""Rules by which a load test is cut short."""
 
 DROWNED_SHARE, CALM_SHARE = 0.5, 0.1
 """Of the beginning's requests without a first token: here more, on the incumbent at most."""
@@ -37,28 +40,52 @@ class Bar:
     tpot_percentile: str
     hope: float
     margin: float
+    failed_share: float = 0.0
+    """Of the incumbent's requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateBar:
+    """In goodput mode: a trial that fails the SLO at the study's rate has no higher one.
+
+    `worth` is the score of a configuration whose highest rate is `rate_per_s`, the study's: what
+    fails there scores less. The best trial's highest rate, `rate_to_beat_per_s`, is at least that.
+    """
+
+    incumbent: int
+    incumbent_score: float
+    rate_per_s: float
+    rate_to_beat_per_s: float
+    worth: float
+    failed_share: float = 0.0
+    """Of the best trial's requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
     """Why a load test was cut short, and what it is worth to the sampler.
 
-    `behind` is by how much the partial score lies below the incumbent's on the same requests.
+    `behind` is by how much the partial score lies below the incumbent's on the same requests. All
+    three numbers are None where requests failed: no value of the objective stands for a failure.
     """
 
     incumbent: int
-    behind: float
-    allowed: float
-    extrapolated: float
+    behind: float | None
+    allowed: float | None
+    extrapolated: float | None
     requests: int
     unanswered: int
     looked_at_s: float
     saved_s: float
     reason: str
+    rule: str = SCORE
+    """What ended it: of the beginning `score` or `drowned`; `backlog`, `errors`, `attainment`."""
+    evidence: Mapping[str, float] = field(default_factory=dict)
+    """The rule's own numbers."""
 
     def to_dict(self) -> dict[str, object]:
         """JSON-able."""
-        return asdict(self)
+        return asdict(self) | {"evidence": dict(self.evidence)}
 
 
 class CutShortError(Exception):
@@ -105,6 +132,7 @@ def judge(bar: Bar, prefix: PrefixSummary, saved_s: float) -> Abort | None:
         looked_at_s=prefix.looked_at_s,
         saved_s=saved_s,
         reason=reason,
+        rule=DROWNED if drowns else SCORE,
     )
 
 
@@ -166,6 +194,18 @@ def extrapolated_value(score: Mapping[str, object] | None) -> float | None:
     """What the sampler is told of a trial that was cut short; None where nothing is stored."""
     value = None if score is None else score.get("extrapolated")
     return float(value) if isinstance(value, int | float) else None
+
+
+def ended_by_failures(score: Mapping[str, object] | None) -> bool:
+    """Whether a stored trial was cut short because its requests failed."""
+    abort = None if score is None else score.get("abort")
+    return isinstance(abort, Mapping) and abort.get("rule") == ERRORS
+
+
+def failed_share(measurement: Measurement) -> float:
+    """Of the requests of its latency window."""
+    requests = measurement.latency.requests
+    return requests.failed / requests.scheduled if requests.scheduled else 0.0
 
 
 def aborts_report(scores: Iterable[Mapping[str, object] | None]) -> dict[str, object]:

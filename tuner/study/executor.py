@@ -16,7 +16,7 @@ from tuner.domain.study_spec import DeadlinesSpec, EngineSpec, WorkloadSpec
 from tuner.engine.launcher import ProcessIdentity
 from tuner.loadgen.closing import AdaptiveWindow
 from tuner.study.calibration import LoadCalibration
-from tuner.study.early_abort import Abort, Bar
+from tuner.study.early_abort import Abort, Bar, RateBar
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class AttemptRequest:
     """Whether a worst-case burst follows the measurement: does what starts also survive?"""
     bar: Bar | None = None
     """What the load test is cut short against when it is hopeless; None: it is run to its end."""
+    rate_bar: RateBar | None = None
+    """The same where the highest rate is looked for."""
     adaptive: AdaptiveWindow | None = None
     """When the measurement's windows may close before their time; None: never."""
     find_max_rate: bool = False

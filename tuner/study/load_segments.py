@@ -60,7 +60,8 @@ def measurement_segments(
         seed,
     )
     rule = part_of(request.adaptive, saturated=False)
-    if rule is not None and isinstance(latency, OpenLoopSegment):
+    watched = rule is not None or request.rate_bar is not None
+    if watched and isinstance(latency, OpenLoopSegment):
         latency = replace(latency, adaptive=rule, slo=request.slo)
     return latency, replace(capacity, adaptive=part_of(request.adaptive, saturated=True))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from objectives.constraints import ENGINE_RUNS, infeasibility_grade
 from tuner.domain.states import TrialOrigin, TrialState
 from tuner.search.outcome import Completed, Infeasible, Outcome
 from tuner.search.space import OutsideSpace
 from tuner.store.records import TrialRecord
 from tuner.study.context import StudyContext
-from tuner.study.early_abort import extrapolated_value
+from tuner.study.early_abort import ended_by_failures, extrapolated_value
 from tuner.study.trial_score import told_values
 
 UNASKED = (TrialOrigin.BASELINE, TrialOrigin.MANUAL)
@@ -70,6 +71,8 @@ def _outcome(context: StudyContext, trial: TrialRecord) -> Outcome | None:
     if trial.state is TrialState.COMPLETE:
         values = told_values(context.spec.objective, trial.score)
         return None if values is None else Completed(values)
+    if trial.state is TrialState.PRUNED and ended_by_failures(trial.score):
+        return Infeasible(ENGINE_RUNS, infeasibility_grade(None, served=True))
     if trial.state is TrialState.PRUNED:
         worth = extrapolated_value(trial.score)
         return None if worth is None else Completed((worth,), extrapolated=True)

@@ -21,6 +21,7 @@ from tuner.domain.document import load_study
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.domain.study_spec import SimulatedEngineSpec, WorkloadSpec
+from tuner.loadgen.load_result import LoadProgress
 from tuner.store.database import open_database
 from tuner.store.unit_of_work import Store
 from tuner.study.calibration import given_rate
@@ -29,6 +30,7 @@ from tuner.study.early_abort import Abort, Bar, judge
 from tuner.study.executor import AttemptRequest, AttemptResult
 from tuner.study.ledger import History
 from tuner.study.report import study_report
+from tuner.study.running_rules import FailureRule
 from tuner.worker.composition import run_study
 
 SAVED_S = 21.0
@@ -125,6 +127,38 @@ class TestStudy:
         assert all(t.state is not TrialState.PRUNED for t in history.trials)
 
 
+@pytest.mark.usefixtures("sqlite_url")
+def test_a_load_whose_requests_fail_is_told_as_one_that_does_not_run(tmp_path: Path) -> None:
+    """No number of the objective stands for a failure; and it is never ranked."""
+
+    def failing(request: AttemptRequest) -> AttemptResult:
+        trial = int(request.directory.parent.name.rsplit("-", 1)[-1])
+        if request.bar is None or trial % 2:
+            return with_beginning(request)
+        found = FailureRule(request.bar.incumbent, request.bar.failed_share, ())
+        found.look(LoadProgress(0, "window", 30.0, 100.0, 100, 20, 5))
+        abort = found.look(LoadProgress(0, "window", 31.0, 100.0, 120, 20, 5))
+        assert abort is not None
+        return AttemptResult(AttemptOutcome.PRUNED, abort.reason, 1.0, abort=abort)
+
+    executor = ScriptedExecutor(failing)
+    history = run_study(
+        load_study(json.dumps(document(trials=4)), where="the test"),
+        locations_in(tmp_path),
+        base_dir=tmp_path,
+        executor_of=executor.factory,
+    )
+    pruned = [t for t in history.trials if t.state is TrialState.PRUNED]
+    assert pruned
+    for trial in pruned:
+        assert trial.score is not None
+        assert trial.score["extrapolated"] is None
+        assert trial.score["abort"]["evidence"] == {"ended": 140, "failed": 20}  # type: ignore[index]
+        (told,) = [t for t in optuna_trials(tmp_path, history) if t.number == trial.optuna_number]
+        assert told.user_attrs["servetune:told_as"] == "filler"
+    assert study_report(history, None)["early_abort"]["trials"] == len(pruned)  # type: ignore[index]
+
+
 def _ordinal(request: AttemptRequest) -> int:
     return int(request.directory.name.rsplit("-", 1)[-1])
 
@@ -177,6 +211,7 @@ def test_a_hopeless_configuration_is_cut_short_and_a_good_one_is_not(tmp_path: P
     abort: Abort | None = hopeless.abort
     assert abort is not None
     assert abort.saved_s > 20
+    assert abort.extrapolated is not None
     assert abort.extrapolated < -0.35
     assert hopeless.duration_s < good.duration_s
     assert hopeless.measurement is None

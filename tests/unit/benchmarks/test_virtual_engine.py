@@ -25,6 +25,7 @@ from tuner.engine.process_tree import read_processes
 from tuner.engine.readiness import NotReady, Ready
 from tuner.loadgen.closing import THROUGHPUT, AdaptiveWindow
 from tuner.loadgen.closing_watch import closing_of
+from tuner.loadgen.plan import Segment
 from tuner.simulator.command import simulator_argv
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -165,8 +166,10 @@ def test_the_launch_of_a_start_has_the_defaults_filled_in() -> None:
 
 
 def test_windows_close_early_by_the_generators_own_rule() -> None:
-    latency = replace(open_loop(600, 100.0), adaptive=AdaptiveWindow(0.5, 0.5, ("tpot_p50",)))
-    capacity = replace(closed_loop(), adaptive=AdaptiveWindow(0.5, 0.5, (THROUGHPUT,)))
+    latency: Segment = replace(
+        open_loop(600, 100.0), adaptive=AdaptiveWindow(0.5, 0.5, ("tpot_p50",))
+    )
+    capacity: Segment = replace(closed_loop(), adaptive=AdaptiveWindow(0.5, 0.5, (THROUGHPUT,)))
     running = engine(max_num_seqs=64, max_num_batched_tokens=2048)
     whole, _ = serve(running, (open_loop(600, 100.0), closed_loop()))
     result, runs = serve(running, (latency, capacity))

@@ -15,8 +15,9 @@ from tests.support.study_records import (
 )
 from tuner.domain.states import AttemptPurpose, TrialState
 from tuner.domain.study_spec import ObjectiveSpec, WeightsSpec
-from tuner.study.abort_bar import UNSEEN_FACTOR, bar_of
+from tuner.study.abort_bar import bar_of
 from tuner.study.ledger import History
+from tuner.study.running_rules import UNSEEN_FACTOR
 
 PLAIN = ObjectiveSpec()
 

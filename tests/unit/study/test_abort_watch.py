@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from objectives.slo import Slo
 from tests.support.study_fakes import attempt_request
 from tests.unit.study.test_early_abort import bar
+from tuner.domain.study_spec import SimulatedEngineSpec
 from tuner.errors import LoadGeneratorError
 from tuner.loadgen.instrument import LIMITS
 from tuner.loadgen.load_result import LoadProgress
 from tuner.loadgen.prefix import Look, PrefixRow
+from tuner.loadgen.verdicts import BAD
 from tuner.study.abort_watch import abort_watch, in_time, require_engine_in_time
 from tuner.study.calibration import given_rate
-from tuner.study.early_abort import Abort, CutShortError
+from tuner.study.early_abort import Abort, CutShortError, RateBar
 from tuner.study.executor import AttemptRequest
 from tuner.study.load_segments import load_s, measurement_segments, workload_of
 from tuner.telemetry.exposition import EngineMetric
@@ -110,3 +113,70 @@ def test_an_embedded_engine_behind_its_own_clock_is_our_fault() -> None:
     cut = CutShortError(ABORT, gap_ms=52.0, seen_s=20.0)
     with pytest.raises(LoadGeneratorError, match="52 ms here but 25 ms"):
         require_engine_in_time(cut, series(25.0), 60.0, 10.0)
+
+
+def failing(completed: int, failed: int) -> LoadProgress:
+    return LoadProgress(0, "window", 31.5, 100.0, completed, failed, 20)
+
+
+def waiting(unanswered: int, elapsed_s: float) -> LoadProgress:
+    return LoadProgress(0, "window", elapsed_s, 100.0, 3, 0, 50, unanswered=unanswered)
+
+
+def test_failing_requests_end_any_load_that_has_a_bar(
+    request_with_bar: AttemptRequest, tmp_path: Path
+) -> None:
+    watch, _ = watch_of(request_with_bar)
+    watch(failing(100, 20))
+    with pytest.raises(CutShortError) as cut:
+        watch(failing(120, 20))
+    assert cut.value.abort.rule == "errors"
+    watch, _ = watch_of(attempt_request(tmp_path))
+    watch(failing(100, 20))
+    watch(failing(120, 20))
+
+
+def in_real_time(request: AttemptRequest, time_scale: float = 1.0) -> AttemptRequest:
+    engine = SimulatedEngineSpec(kind="simulated", time_scale=time_scale)
+    return dataclasses.replace(request, engine=engine)
+
+
+def test_a_rising_backlog_ends_a_load_in_real_time_only(request_with_bar: AttemptRequest) -> None:
+    """On an engine faster than real time a busy machine makes queues rise."""
+    watch, _ = watch_of(in_real_time(request_with_bar))
+    watch(waiting(0, 10.1))
+    with pytest.raises(CutShortError) as cut:
+        watch(waiting(70, 50.0))
+    assert cut.value.abort.rule == "backlog"
+    watch, _ = watch_of(in_real_time(request_with_bar, 10.0))
+    watch(waiting(0, 10.1))
+    watch(waiting(70, 50.0))
+
+
+def test_a_backlog_is_nothing_where_the_first_token_is_not_weighed(
+    request_with_bar: AttemptRequest,
+) -> None:
+    held = dataclasses.replace(in_real_time(request_with_bar), bar=bar(ttft_weight=0.0))
+    watch, _ = watch_of(held)
+    watch(waiting(0, 10.1))
+    watch(waiting(70, 50.0))
+
+
+def test_in_goodput_mode_requests_are_judged_by_the_slo_while_the_load_runs(
+    tmp_path: Path,
+) -> None:
+    request = dataclasses.replace(
+        in_real_time(attempt_request(tmp_path)),
+        slo=Slo(ttft_ms=500),
+        rate_bar=RateBar(3, 0.4, 2.0, 3.0, 0.1),
+    )
+    watch, segments = watch_of(request)
+    latency = segments[0]
+    assert latency.slo == Slo(ttft_ms=500)
+    rows = [(r.index, BAD, 0.001, 900.0) for r in latency.requests if 10.0 <= r.due_s < 60.0]
+    report = LoadProgress(0, "window", 60.0, 100.0, 3, 0, 50, None, rows)
+    with pytest.raises(CutShortError) as cut:
+        watch(report)
+    assert cut.value.abort.rule == "attainment"
+    plain, _ = watch_of(dataclasses.replace(request, rate_bar=None))
+    plain(report)

@@ -278,3 +278,30 @@ def test_a_load_that_is_cut_short_ends_the_attempt_as_pruned(tmp_path: Path) -> 
     assert result.reason == "cut short: far behind"
     assert result.measurement is None
     assert bench.stops == 1
+
+
+FAILING = Abort(3, None, None, None, 80, 0, 31.0, 80.0, "cut short: 20 failed", rule="errors")
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_what_requests_fail_of_is_asked_before_a_load_is_called_hopeless(
+    tmp_path: Path, dies: bool
+) -> None:
+    """The log of an engine that runs out of memory may say so before it ends."""
+
+    def failing(engine: FakeEngine, hooks: LoadHooks) -> None:
+        engine.dead = dies
+        raise CutShortError(FAILING)
+
+    bench = Bench(tmp_path, FakeLoad(measuring=failing), on_death=diagnosis())
+    result = bench.run()
+    assert result.outcome is AttemptOutcome.INFEASIBLE
+    assert result.abort is None
+
+
+def test_requests_that_fail_without_a_known_cause_end_the_attempt_as_pruned(tmp_path: Path) -> None:
+    def failing(engine: FakeEngine, hooks: LoadHooks) -> None:
+        raise CutShortError(FAILING)
+
+    result = Bench(tmp_path, FakeLoad(measuring=failing)).run()
+    assert (result.outcome, result.abort) == (AttemptOutcome.PRUNED, FAILING)

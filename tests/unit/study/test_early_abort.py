@@ -86,6 +86,8 @@ def test_an_engine_that_drowns_is_cut_short_where_the_incumbent_does_not() -> No
     found = judge(bar(), drowning, 80.0)
     assert found is not None
     assert "25 of the first 40 requests had no token" in found.reason
+    assert found.extrapolated is not None
+    assert found.allowed is not None
     assert found.extrapolated <= 0.2 - found.allowed
     both = bar()
     both = dataclasses.replace(both, prefix=dataclasses.replace(INCUMBENT, unanswered=20))
@@ -123,6 +125,7 @@ def test_only_what_lies_below_the_bar_is_cut_short_and_it_is_told_as_worse(
     behind = shortfall(held, beginning(ttft, tpot))
     assert (found is not None) == (behind > allowed + hoped)
     if found is not None:
+        assert found.extrapolated is not None
         assert found.extrapolated < score - 0.35
 
 
