@@ -35,11 +35,10 @@ def measurement_from_dict(document: Mapping[str, object]) -> Measurement:
 
 
 def _encode_fields(value: object, where: str) -> dict[str, object]:
-    if not dataclasses.is_dataclass(value):
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
         raise ValueError(f"{where}: cannot store {value!r}")
     return {
-        field.name: _encode(getattr(value, field.name), f"{where}.{field.name}")
-        for field in dataclasses.fields(value)
+        name: _encode(getattr(value, name), f"{where}.{name}") for name in _names_of(type(value))
     }
 
 
@@ -88,6 +87,11 @@ def _decode_fields(value: object, wanted: type, where: str) -> object:
         )
     except TypeError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+@cache
+def _names_of(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 @cache

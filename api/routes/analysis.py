@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -15,6 +15,7 @@ from api.services import Injected, computing
 from api.study_history import history_of
 from api.study_reference import FoundStudy
 from tuner.domain.document_rules import StudyContext, semantic_faults
+from tuner.domain.states import TrialState
 from tuner.domain.study_spec import ObjectiveSpec
 from tuner.search.importance import FEWEST_TRIALS, ScoredPoint, parameter_importance
 from tuner.store.records import JsonObject
@@ -77,8 +78,13 @@ def show_front(
     def front() -> object:
         count = gpu_count(stored_spec(study))
         with services.store.reading() as work:
-            summaries = work.standings.summaries(study.id)
-        measured = {number: _quantities(summary, count) for number, summary in summaries.items()}
+            trials = services.answers.rows(work, study.id).trials
+        names = {axis.name for axis in chosen}
+        measured = {
+            trial.number: _quantities(trial.summary, names, count)
+            for trial in trials
+            if trial.state is TrialState.COMPLETE
+        }
         return _front(front_view(measured, chosen))
 
     return services.answers.json(study, f"pareto {[axis.name for axis in chosen]}", front)
@@ -101,8 +107,12 @@ def _front(view: FrontView) -> dict[str, object]:
     }
 
 
-def _quantities(summary: JsonObject | None, gpus: int) -> dict[str, Reading | None]:
-    found = stored_readings(summary)
+def _quantities(
+    summary: JsonObject | None, names: Set[str], gpus: int
+) -> dict[str, Reading | None]:
+    if COST not in names:
+        return stored_readings(summary, names)
+    found = stored_readings(summary, names | {"output_tokens_per_s"})
     return {**found, COST: cost(found.get("output_tokens_per_s"), gpus)}
 
 
@@ -136,10 +146,12 @@ def show_trajectory(study: FoundStudy, services: Injected, principal: Reader) ->
     def points() -> object:
         spec = stored_spec(study)
         with services.store.reading() as work:
-            trials = work.standings.trials([study.id])[study.id]
-            attempts = work.standings.attempts([study.id])[study.id]
+            rows = services.answers.rows(work, study.id)
         found = trajectory(
-            trials, attempts, gpu_count=gpu_count(spec), time_scale=time_scale(spec.engine)
+            rows.trials,
+            rows.attempts,
+            gpu_count=gpu_count(spec),
+            time_scale=time_scale(spec.engine),
         )
         return {"points": [point.to_dict() for point in found]}
 
@@ -164,7 +176,7 @@ def show_best(study: FoundStudy, services: Injected, principal: Reader) -> dict[
     """The best complete trial so far."""
     with services.store.reading() as work:
         current = work.studies.get(study.id)
-        best = services.answers.standings(work, [current])[study.id].best
+        best = services.answers.standing(work, current).best
     return {"trial": None if best is None else trial_line(best)}
 
 
@@ -179,11 +191,11 @@ def show_importance(study: FoundStudy, services: Injected, principal: Reader) ->
 
     def shares() -> object:
         with services.store.reading() as work:
-            scored = work.standings.coordinates(study.id)
+            trials = services.answers.rows(work, study.id).trials
         points = [
-            ScoredPoint(_coordinates(coordinates), value)
-            for coordinates, score in scored
-            if coordinates and (value := score_value(score)) is not None
+            ScoredPoint(_coordinates(trial.coordinates), value)
+            for trial in trials
+            if trial.coordinates and (value := score_value(trial.score)) is not None
         ]
         with computing(services):
             found = parameter_importance(points)

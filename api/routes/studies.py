@@ -212,7 +212,7 @@ def show_study(study: FoundStudy, services: Injected, principal: Reader) -> dict
     """One study: state, progress, budget, incumbent, baseline, recommendation."""
     with services.store.reading() as work:
         current = work.studies.get(study.id)
-        standing = services.answers.standings(work, [current])[study.id]
+        standing = services.answers.standing(work, current)
     view = study_view(current, standing, services.clock.now())
     return {**view, "document": http_form(current.document, services.settings.operator)}
 

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from api.idempotency import Answer, IdempotencyKey, fingerprint_of, once, replayed
@@ -90,13 +90,18 @@ def list_trials(
     state: Annotated[
         list[TrialState] | None, Query(description="Only trials in these states.")
     ] = None,
-) -> dict[str, object]:
+) -> Response:
     """The study's trials by number."""
     after = decode_number(cursor)
-    with services.store.reading() as work:
-        found = work.trials.page(study.id, states=state, after_number=after, limit=limit + 1)
-    items, following = page_of(found, limit, _number)
-    return {"items": [trial_line(trial) for trial in items], "next_cursor": following}
+
+    def page() -> object:
+        with services.store.reading() as work:
+            found = work.trials.page(study.id, states=state, after_number=after, limit=limit + 1)
+        items, following = page_of(found, limit, _number)
+        return {"items": [trial_line(trial) for trial in items], "next_cursor": following}
+
+    wanted = None if state is None else sorted({one.value for one in state})
+    return services.answers.json(study, f"trials {limit} {after} {wanted}", page)
 
 
 def _number(trial: TrialRecord) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -78,6 +79,8 @@ def serve_on(
         timeout_graceful_shutdown=GRACE_S,
     )
     server = _Server(config, app.state.services.feed, beside)
+    # The modules loaded by now stay: no collection need look through them while callers wait.
+    gc.freeze()
     server.run(sockets=[listener])
     return 0 if server.started else StartupError.exit_code
 

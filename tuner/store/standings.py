@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialState
 from tuner.store.encoding import trial_record
 from tuner.store.models import AttemptRow, TrialRow
-from tuner.store.records import AttemptSpan, JsonObject, TrialRecord, TrialStanding
+from tuner.store.records import AttemptSpan, TrialRecord, TrialStanding
 
 Address = tuple[int, int]
 """A study's id and a trial's number."""
@@ -71,25 +71,3 @@ class StandingRepository:
         place = tuple_(TrialRow.study_id, TrialRow.number)
         rows = self._session.scalars(select(TrialRow).where(place.in_(addresses)))
         return {(row.study_id, row.number): trial_record(row) for row in rows}
-
-    def summaries(self, study_id: int) -> Mapping[int, JsonObject | None]:
-        """What each complete trial's measurement said in short, by number."""
-        query = (
-            select(TrialRow.number, TrialRow.summary)
-            .where(TrialRow.study_id == study_id, TrialRow.state == TrialState.COMPLETE.value)
-            .order_by(TrialRow.number)
-        )
-        return {number: summary for number, summary in self._session.execute(query)}
-
-    def coordinates(self, study_id: int) -> list[tuple[JsonObject, JsonObject]]:
-        """Coordinates and score of each trial that has both, by number."""
-        query = (
-            select(TrialRow.coordinates, TrialRow.score)
-            .where(
-                TrialRow.study_id == study_id,
-                TrialRow.coordinates.is_not(None),
-                TrialRow.score.is_not(None),
-            )
-            .order_by(TrialRow.number)
-        )
-        return [(coordinates, score) for coordinates, score in self._session.execute(query)]

@@ -36,12 +36,15 @@ class StudyReader:
 
     Every change of a trial or an attempt tells an event that names the trial, in its own
     transaction. Only an attempt's processes are stored without one: they are as they were when the
-    attempt was last told of. A measurement never changes and is read once. May be shared by
-    threads.
+    attempt was last told of. A measurement never changes and is read once. Shared by threads it
+    gives none of them less than their own snapshot, and perhaps more.
     """
 
-    def __init__(self, study_id: int) -> None:
+    def __init__(self, study_id: int, *, measurements: bool = True) -> None:
+        """Without `measurements` what is read has none: they are large."""
         self._study_id = study_id
+        self._with_measurements = measurements
+        self._study: StudyRecord | None = None
         self._lock = Lock()
         self._seq = 0
         self._trials: dict[int, TrialRecord] = {}
@@ -53,19 +56,14 @@ class StudyReader:
         """The study as it stands; raises UnknownStudyError."""
         with self._lock:
             study = work.studies.get(self._study_id)
-            if study.last_event_seq < self._seq:
-                self._forget()  # An older snapshot than the last one's.
+            if self._study is not None and study.last_event_seq < self._seq:
+                return self._rows(self._study)  # Another thread's snapshot was newer.
             if self._seq == 0:
                 self._read_all(work)
             elif study.last_event_seq > self._seq:
                 self._read_changed(work)
-            self._seq = study.last_event_seq
+            self._study, self._seq = study, study.last_event_seq
             return self._rows(study)
-
-    def _forget(self) -> None:
-        self._seq = 0
-        for known in (self._trials, self._attempts, self._measured, self._read_backs):
-            known.clear()
 
     def _read_all(self, work: Work) -> None:
         self._trials = {trial.number: trial for trial in work.trials.all(self._study_id)}
@@ -92,6 +90,8 @@ class StudyReader:
                 self._read_backs[attempt_id] = event.payload
 
     def _measure(self, work: Work, attempts: Collection[AttemptRecord]) -> None:
+        if not self._with_measurements:
+            return
         ended = [a.id for a in attempts if a.ended_at is not None and a.id not in self._measured]
         found = work.measurements.of_attempts(ended)
         self._measured.update((attempt_id, found.get(attempt_id)) for attempt_id in ended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from objectives.measurement import Distribution, Estimate, MaxRate, Measurement
@@ -77,12 +77,21 @@ def readings(measurement: Measurement) -> dict[str, Reading | None]:
     return found
 
 
-def stored_readings(summary: Mapping[str, object] | None) -> dict[str, Reading | None]:
-    """The quantities of a trial's stored summary; empty without one, None where not measured."""
+def stored_readings(
+    summary: Mapping[str, object] | None, names: Set[str] | None = None
+) -> dict[str, Reading | None]:
+    """The quantities of a trial's stored summary; empty without one, None where not measured.
+
+    Only those in `names` where given: a study has thousands of them.
+    """
     quantities = None if summary is None else summary.get("quantities")
     if not isinstance(quantities, Mapping):
         return {}
-    return {str(name): _from_dict(value) for name, value in quantities.items()}
+    return {
+        str(name): _from_dict(value)
+        for name, value in quantities.items()
+        if names is None or name in names
+    }
 
 
 def cost(throughput: Reading | None, gpu_count: int) -> Reading | None:

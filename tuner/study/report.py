@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from objectives.measurement import Estimate, Measurement
@@ -30,7 +31,16 @@ _SINGLE = (
 
 def study_report(history: History, launch_command: str | None) -> JsonObject:
     """The whole study, JSON-able; a quantity that was not measured is null."""
-    trials = [_trial(trial, history) for trial in history.trials]
+    attempts: dict[int, list[AttemptRecord]] = defaultdict(list)
+    measured: dict[int, list[MeasurementRecord]] = defaultdict(list)
+    for attempt in history.attempts:
+        attempts[attempt.trial_number].append(attempt)
+    for record in history.measurements:
+        measured[record.trial_number].append(record)
+    trials = [
+        _trial(trial, history, attempts[trial.number], measured[trial.number])
+        for trial in history.trials
+    ]
     baseline = next((trial for trial in trials if trial["number"] == 0), None)
     return {
         "study": study_summary(history.study),
@@ -75,9 +85,12 @@ def _noise(study: StudyRecord) -> object:
     return told[-1] if told else None
 
 
-def _trial(trial: TrialRecord, history: History) -> JsonObject:
-    attempts = [a for a in history.attempts if a.trial_number == trial.number]
-    measured = [m for m in history.measurements if m.trial_number == trial.number]
+def _trial(
+    trial: TrialRecord,
+    history: History,
+    attempts: Sequence[AttemptRecord],
+    measured: Sequence[MeasurementRecord],
+) -> JsonObject:
     scored = next((m for m in measured if m.valid and m.purpose is AttemptPurpose.SEARCH), None)
     return {
         "number": trial.number,

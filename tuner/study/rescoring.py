@@ -59,7 +59,8 @@ def rescored(history: History, spec: ObjectiveSpec, reading: Reading | None = No
     judged = history if reading is None else _read(history, reading)
     found = scores(judged, spec)
     reference = judged.reference
-    measured = {n: m for n in found if (m := _search_measurement(judged, n)) is not None}
+    own = _search_measurements(judged)
+    measured = {number: own[number] for number in found if number in own}
     front: frozenset[int] = frozenset()
     if reference is not None and reference.number in measured:
         base = measured[reference.number]
@@ -88,8 +89,9 @@ def scores(history: History, spec: ObjectiveSpec) -> Mapping[int, JsonObject]:
         starts=noise.starts,
     )
     found: dict[int, JsonObject] = {}
+    measured = _search_measurements(history)
     for trial in history.trials:
-        own = _search_measurement(history, trial.number)
+        own = measured.get(trial.number)
         if trial.state is not TrialState.COMPLETE or own is None:
             continue
         own = pool if trial.number == reference.number else own
@@ -97,8 +99,13 @@ def scores(history: History, spec: ObjectiveSpec) -> Mapping[int, JsonObject]:
     return found
 
 
-def _search_measurement(history: History, number: int) -> Measurement | None:
-    return history.measured(number, AttemptPurpose.SEARCH)
+def _search_measurements(history: History) -> Mapping[int, Measurement]:
+    """Each trial's first valid measurement of the search, as `History.measured` finds it."""
+    found: dict[int, Measurement] = {}
+    for record in history.measurements:
+        if record.valid and record.purpose is AttemptPurpose.SEARCH and record.round is None:
+            found.setdefault(record.trial_number, record.measurement)
+    return found
 
 
 def _read(history: History, reading: Reading) -> History:

@@ -8,7 +8,14 @@ from datetime import datetime
 
 from tuner.domain.states import TrialState
 from tuner.domain.study_spec import StudySpec
-from tuner.store.records import AttemptSpan, StudyRecord, TrialRecord, TrialStanding
+from tuner.store.records import (
+    AttemptRecord,
+    AttemptSpan,
+    StudyRecord,
+    TrialRecord,
+    TrialStanding,
+)
+from tuner.store.study_reader import StudyRows
 from tuner.store.unit_of_work import Work
 from tuner.study.budget import Spent, planned_starts, spent
 from tuner.study.engine_launch import time_scale
@@ -44,18 +51,35 @@ def standings(work: Work, studies: Sequence[StudyRecord]) -> Mapping[int, Standi
     best = {study: best_number(found) for study, found in trials.items()}
     wanted = {(study, number) for study, number in best.items() if number is not None}
     named = work.standings.named(wanted | {(study, 0) for study in ids})
+
+    def trial(study: int, number: int | None) -> TrialRecord | None:
+        return None if number is None else named.get((study, number))
+
     return {
         study.id: Standing(
             *_account(stored_spec(study), trials[study.id], attempts[study.id]),
-            named.get((study.id, number)) if (number := best[study.id]) is not None else None,
-            named.get((study.id, 0)),
+            trial(study.id, best[study.id]),
+            trial(study.id, 0),
         )
         for study in studies
     }
 
 
+def standing_of(rows: StudyRows) -> Standing:
+    """The standing of a study all of whose trials and attempts are at hand."""
+    by_number = {trial.number: trial for trial in rows.trials}
+    best = best_number(rows.trials)
+    return Standing(
+        *_account(stored_spec(rows.study), rows.trials, rows.attempts),
+        None if best is None else by_number[best],
+        by_number.get(0),
+    )
+
+
 def _account(
-    spec: StudySpec, trials: Sequence[TrialStanding], attempts: Sequence[AttemptSpan]
+    spec: StudySpec,
+    trials: Sequence[TrialRecord | TrialStanding],
+    attempts: Sequence[AttemptRecord | AttemptSpan],
 ) -> tuple[Planned, Spent]:
     budget = spec.budget
     scale = time_scale(spec.engine)
@@ -65,7 +89,7 @@ def _account(
     )
 
 
-def best_number(trials: Sequence[TrialStanding]) -> int | None:
+def best_number(trials: Sequence[TrialRecord | TrialStanding]) -> int | None:
     """The best complete trial; the older one of equals, None where none was scored."""
     scored = [
         (value, -trial.number)

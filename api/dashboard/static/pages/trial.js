@@ -50,7 +50,7 @@ function head(study, trial) {
 function failure(trial) {
   const found = trial.diagnosis;
   if (!found) return null;
-  return notice("bad", found.summary, h("p", {}, `Class ${found.failure_class ?? found.class}, in phase ${found.phase}.`),
+  return notice(trial.state === "infeasible" ? "warn" : "bad", found.summary, h("p", {}, `Class ${found.failure_class ?? found.class}, in phase ${found.phase}.`),
     found.evidence?.length ? h("pre", { class: "log" }, found.evidence.join("\n")) : null,
     found.remedies?.length ? h("div", {}, h("strong", {}, "What to change"), h("ul", {}, found.remedies.map((remedy) => h("li", {}, `${remedy.knob}: ${remedy.direction}${remedy.value ? ` (${remedy.value})` : ""}`)))) : null);
 }
