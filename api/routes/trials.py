@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -20,6 +19,7 @@ from objectives.serialise import measurement_to_dict
 from tuner.domain.states import AttemptOutcome, TrialState
 from tuner.store.records import AttemptRecord, StudyRecord, TrialRecord
 from tuner.store.unit_of_work import Work
+from tuner.study.distribution_view import distributions
 from tuner.study.engine_launch import time_scale
 from tuner.study.ledger import read_backs
 from tuner.study.series_view import series_points
@@ -31,7 +31,10 @@ router = APIRouter(prefix="/studies/{study}/trials", tags=["trials"])
 Number = Annotated[
     int, Path(ge=0, le=LARGEST, description="The trial's number; 0 is the baseline.")
 ]
-_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
+MeasuredAttempt = Annotated[
+    int | None,
+    Query(ge=1, le=LARGEST, description="The attempt's ordinal; the last that measured if absent."),
+]
 _TEXT = (".log", ".stderr", ".json", ".csv", ".jsonl", ".txt")
 
 
@@ -72,6 +75,16 @@ class Measurements(BaseModel):
     """What the trial's attempts measured, whole, with intervals."""
 
     items: list[dict[str, Any]]
+
+
+class DistributionView(BaseModel):
+    """Requests by TTFT and TPOT; edges are 10^(k/16) ms, the same for every trial."""
+
+    attempt: int | None = Field(description="Ordinal of the attempt; null where none measured.")
+    ttft_ms: dict[str, Any] | None = Field(
+        description="edges_ms, counts between them, and `without`: requests that had none."
+    )
+    tpot_ms: dict[str, Any] | None
 
 
 class SeriesView(BaseModel):
@@ -157,9 +170,8 @@ def show_trial(
         attempts = work.attempts.of_trial(study.id, number)
         measured = work.measurements.of_trial(study.id, number)
         told = read_backs(work, study.id)
-    last = attempts[-1] if attempts else None
-    files = () if last is None else services.artifacts.names(last.directory)
-    return {**trial_view(trial, attempts, measured, told), "artifacts": list(files)}
+    files = {a.id: services.artifacts.files(a.directory) for a in attempts}
+    return trial_view(trial, attempts, measured, told, files)
 
 
 @router.get(
@@ -197,22 +209,53 @@ def show_measurement(
     responses=problems(404),
 )
 def show_series(
-    study: FoundStudy, number: Number, services: Injected, principal: Reader
+    study: FoundStudy,
+    number: Number,
+    services: Injected,
+    principal: Reader,
+    attempt: MeasuredAttempt = None,
 ) -> dict[str, object]:
-    """The engine's metrics over the trial's last measured attempt; empty where none were kept."""
+    """The engine's metrics over one of the trial's attempts; empty where none were kept."""
+    chosen = _measured(study, number, attempt, services)
+    if chosen is None:
+        return {"points": []}
+    directory = services.artifacts.resolve(chosen.directory)
+    return {"points": list(series_points(directory, time_scale(stored_spec(study).engine)))}
+
+
+@router.get(
+    "/{number}/distribution",
+    operation_id="showDistribution",
+    response_model=DistributionView,
+    responses=problems(404),
+)
+def show_distribution(
+    study: FoundStudy,
+    number: Number,
+    services: Injected,
+    principal: Reader,
+    attempt: MeasuredAttempt = None,
+) -> dict[str, object]:
+    """How the requests of one of the trial's attempts were spread; null where no records are."""
+    chosen = _measured(study, number, attempt, services)
+    found = chosen and distributions(services.artifacts.resolve(chosen.directory))
+    empty: dict[str, object] = {"ttft_ms": None, "tpot_ms": None}
+    return {**empty, **(found or {}), "attempt": chosen.ordinal if chosen else None}
+
+
+def _measured(
+    study: StudyRecord, number: int, ordinal: int | None, services: Services
+) -> AttemptRecord | None:
     with services.store.reading() as work:
         _found(work, study, number)
         attempts = work.attempts.of_trial(study.id, number)
     measured = [a for a in attempts if a.outcome is AttemptOutcome.MEASURED]
-    scale = time_scale(stored_spec(study).engine)
-    if not measured:
-        return {"points": []}
-    directory = services.artifacts.resolve(measured[-1].directory)
-    return {"points": list(series_points(directory, scale))}
+    chosen = [a for a in measured if ordinal is None or a.ordinal == ordinal]
+    return chosen[-1] if chosen else None
 
 
 @router.get(
-    "/{number}/artifacts/{name}",
+    "/{number}/artifacts/{name:path}",
     operation_id="downloadArtifact",
     response_class=FileResponse,
     responses={
@@ -231,7 +274,9 @@ def show_series(
 def download_artifact(
     study: FoundStudy,
     number: Number,
-    name: Annotated[str, Path(max_length=100, examples=["engine.log"])],
+    name: Annotated[
+        str, Path(max_length=200, examples=["engine.log", "measurement/segment-0.npz"])
+    ],
     services: Injected,
     principal: Reader,
     attempt: Annotated[
@@ -244,18 +289,11 @@ def download_artifact(
         _found(work, study, number)
         attempts = work.attempts.of_trial(study.id, number)
     chosen = [a for a in attempts if attempt is None or a.ordinal == attempt]
-    if not chosen or _SAFE_NAME.fullmatch(name) is None:
-        raise ApiError(404, "there is no such file")
-    return _file(services, chosen[-1], name)
-
-
-def _file(services: Services, attempt: AttemptRecord, name: str) -> FileResponse:
-    """The file itself; a link is nobody's artefact, wherever it points."""
-    path = services.artifacts.resolve(attempt.directory) / name
-    if path.is_symlink() or not path.is_file():
+    if not chosen or name not in services.artifacts.files(chosen[-1].directory):
         raise ApiError(404, "there is no such file")
     media = "text/plain; charset=utf-8" if name.endswith(_TEXT) else "application/octet-stream"
-    return FileResponse(path, media_type=media, filename=name)
+    path = services.artifacts.resolve(chosen[-1].directory) / name
+    return FileResponse(path, media_type=media, filename=path.name)
 
 
 def _found(work: Work, study: StudyRecord, number: int) -> TrialRecord:

@@ -91,6 +91,15 @@ class ArtifactStore:
         found = (entry.name for entry in folder.iterdir() if entry.is_file())
         return tuple(sorted(name for name in found if _SAFE_NAME.fullmatch(name)))
 
+    def files(self, directory: PurePosixPath | str) -> tuple[str, ...]:
+        """The files of a directory and of the folders in it, by relative path; no links."""
+        folder = self.resolve(directory)
+        folders = [entry for entry in _plain(folder) if entry.is_dir()]
+        found = (entry for place in (folder, *folders) for entry in _plain(place))
+        return tuple(
+            sorted(entry.relative_to(folder).as_posix() for entry in found if entry.is_file())
+        )
+
     def remove_directory(self, relative: PurePosixPath | str) -> None:
         """Remove a directory of the store with everything in it; nothing where there is none."""
         path = self.resolve(relative)
@@ -101,6 +110,17 @@ class ArtifactStore:
         if not _SAFE_NAME.fullmatch(name):
             raise ValueError(f"not a file name for the artefact store: {name!r}")
         return self.resolve(directory) / name
+
+
+def _plain(folder: Path) -> list[Path]:
+    """What is whole in a folder; a link is nobody's artefact, wherever it points."""
+    if not folder.is_dir():
+        return []
+    return [
+        entry
+        for entry in folder.iterdir()
+        if _SAFE_NAME.fullmatch(entry.name) and not entry.is_symlink()
+    ]
 
 
 @contextmanager

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from objectives.measurement import Measurement
 from objectives.slo import Slo
 from tuner.loadgen.attainment import under_slo
-from tuner.loadgen.load_result import load_segment
-from tuner.loadgen.plan import ClosedLoopSegment, LatencyLoad
-from tuner.loadgen.plan_file import PLAN_NAME, read_plan
+from tuner.loadgen.plan import LatencyLoad
 from tuner.loadgen.records import Records
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
-from tuner.study.load_progress import MEASUREMENT
 from tuner.study.rate_search import limits_of
-
-LATENCY_SEGMENT = 0
-"""A measurement's load is the latency segment, then the capacity segment."""
+from tuner.study.stored_load import stored_latency_load
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +44,4 @@ class SloReading:
         stored = self.directories.get(record.attempt_id)
         if stored is None:
             return None
-        folder: Path = self.artifacts.resolve(stored) / MEASUREMENT
-        try:
-            planned = read_plan(folder / PLAN_NAME).segments[LATENCY_SEGMENT]
-            found = load_segment(planned, folder, LATENCY_SEGMENT)
-        except (OSError, ValueError, KeyError, TypeError, IndexError):
-            return None
-        segment = found.segment
-        return None if isinstance(segment, ClosedLoopSegment) else (segment, found.records)
+        return stored_latency_load(self.artifacts.resolve(stored))

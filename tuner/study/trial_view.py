@@ -15,13 +15,18 @@ def trial_view(
     attempts: Sequence[AttemptRecord],
     measured: Sequence[MeasurementRecord],
     read_backs: Mapping[int, Mapping[str, object]],
+    files: Mapping[int, Sequence[str]],
 ) -> JsonObject:
-    """Configuration, state, diagnosis, and each attempt with its headline.
+    """Configuration, state, diagnosis, and each attempt with its headline and the files it left.
 
-    `read_backs` is what engines told of themselves at their start, by attempt id.
+    `read_backs` is what engines told of themselves at their start, by attempt id, as `files`.
     """
     return {
         **trial_line(trial),
         "diagnosis": well_formed(failure_report(trial)),
-        "attempts": [attempt_report(a, measured, read_backs.get(a.id)) for a in attempts],
+        "attempts": [
+            {**attempt_report(a, measured, read_backs.get(a.id)), "artifacts": list(files[a.id])}
+            for a in attempts
+        ],
+        "artifacts": list(files[attempts[-1].id]) if attempts else [],
     }

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from api.settings import ApiSettings
 from tests.support.api_client import SIMULATED, store_at
+from tests.support.load_records import Row
+from tests.support.stored_loads import store_latency_load
 from tests.support.study_measurements import measurement
 from tuner.domain.engine_config import EngineConfig
 from tuner.domain.states import AttemptOutcome, AttemptPurpose, TrialOrigin, TrialState, WorkerState
@@ -102,8 +104,36 @@ def test_a_trials_curves_come_from_its_files(
     assert (point["at_s"], point["kv_usage"], point["waiting"]) == (0.0, 0.25, None)
 
 
-def test_a_trial_that_is_not_there_has_no_curves(client: TestClient, study: int) -> None:
-    assert client.get(f"/api/v1/studies/{study}/trials/7/series").status_code == 404
+def test_how_requests_were_spread_comes_from_their_records(
+    client: TestClient, study: int, settings: ApiSettings, measured: Callable[[float], str]
+) -> None:
+    directory = settings.artifacts / measured(0.0)
+    path = f"{study}/trials/0/distribution"
+    assert shown(client, path) == {"attempt": 1, "ttft_ms": None, "tpot_ms": None}
+    store_latency_load(directory, [Row(due_s=11.0, sent_s=11.0, frames=(11.2, 11.25))])
+    found = shown(client, path)
+    assert (found["attempt"], found["ttft_ms"]["counts"]) == (1, [1])
+    assert shown(client, f"{path}?attempt=2")["attempt"] is None
+
+
+def test_records_and_series_of_a_trial_can_be_downloaded(
+    client: TestClient, study: int, settings: ApiSettings, measured: Callable[[float], str]
+) -> None:
+    folder = store_latency_load(settings.artifacts / measured(0.0), [Row(due_s=11.0)])
+    trial = shown(client, f"{study}/trials/0")
+    assert "measurement/segment-0.npz" in trial["artifacts"]
+    assert trial["attempts"][0]["artifacts"] == trial["artifacts"]
+    path = f"/api/v1/studies/{study}/trials/0/artifacts"
+    answer = client.get(f"{path}/measurement/segment-0.npz")
+    assert answer.content == (folder / "segment-0.npz").read_bytes()
+    assert 'filename="segment-0.npz"' in answer.headers["content-disposition"]
+    assert client.get(f"{path}/measurement%2Fsegment-0.npz").status_code == 200
+    assert client.get(f"{path}/measurement").status_code == 404
+
+
+@pytest.mark.parametrize("view", ["series", "distribution"])
+def test_a_trial_that_is_not_there_has_no_curves(client: TestClient, study: int, view: str) -> None:
+    assert client.get(f"/api/v1/studies/{study}/trials/7/{view}").status_code == 404
 
 
 def driven(work: Work, study: int) -> None:

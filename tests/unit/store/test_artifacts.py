@@ -86,6 +86,17 @@ def test_names_hides_what_is_still_being_written(store: ArtifactStore) -> None:
     assert store.names("study-9") == ()
 
 
+def test_files_are_those_of_the_folders_too_and_no_links(store: ArtifactStore) -> None:
+    store.write(ATTEMPT, "engine.log", b"")
+    store.write(ATTEMPT / "measurement", "segment-0.npz", b"")
+    store.write(ATTEMPT / "measurement" / "deeper", "x.json", b"")
+    (store.root / ATTEMPT / "link").symlink_to("/etc")
+    (store.root / ATTEMPT / "measurement" / "passwd").symlink_to("/etc/passwd")
+
+    assert store.files(ATTEMPT) == ("engine.log", "measurement/segment-0.npz")
+    assert store.files("study-9") == ()
+
+
 def test_a_missing_file_is_file_not_found(store: ArtifactStore) -> None:
     with pytest.raises(FileNotFoundError):
         store.read(ATTEMPT, "engine.log")

@@ -8,12 +8,13 @@ import pytest
 from objectives.measurement import Estimate, MaxRate
 from objectives.slo import Slo
 from tests.support.load_records import Row, open_segment, result_of
+from tests.support.stored_loads import store_latency_load
 from tests.support.study_measurements import measurement
 from tests.support.study_records import attempt_record, measurement_record
 from tuner.loadgen.closing import Closing
 from tuner.loadgen.load_result import save_segment
-from tuner.loadgen.plan import LoadPlan, UserLoopSegment
-from tuner.loadgen.plan_file import PLAN_NAME, write_plan
+from tuner.loadgen.plan import UserLoopSegment
+from tuner.loadgen.plan_file import PLAN_NAME
 from tuner.store.artifacts import ArtifactStore
 from tuner.store.records import MeasurementRecord
 from tuner.study.load_progress import MEASUREMENT
@@ -36,20 +37,8 @@ USERS = UserLoopSegment(open_segment().requests, 2, 10.0, 10.0, 5.0)
 def artifacts(tmp_path: Path, request: pytest.FixtureRequest) -> ArtifactStore:
     """One attempt's load: four requests, TTFT 100 to 400 ms."""
     store = ArtifactStore(tmp_path)
-    folder = store.resolve(ATTEMPT.directory) / MEASUREMENT
-    folder.mkdir(parents=True)
-    plan = LoadPlan(
-        base_url="http://127.0.0.1:1",
-        model="m",
-        vocabulary_size=100,
-        salt=1,
-        time_scale=1.0,
-        stall_s=60.0,
-        segments=(request.param,),
-    )
-    write_plan(plan, folder / PLAN_NAME)
-    measured = result_of(request.param, [row(11.0 + i, 0.1 * i) for i in range(1, 5)])
-    save_segment(folder, 0, measured.records, measured.report)
+    rows = [row(11.0 + i, 0.1 * i) for i in range(1, 5)]
+    store_latency_load(store.resolve(ATTEMPT.directory), rows, request.param)
     return store
 
 
