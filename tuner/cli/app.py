@@ -120,21 +120,29 @@ def plan(
         ),
     ] = None,
     output: Output = OutputFormat.TABLE,
+    server: ApiServer = None,
     state_dir: StateDir = None,
 ) -> None:
     """Forecast a study without starting anything.
 
     Prints the launch commands, the memory account, the expected latency and throughput where model
     and GPU are known, the number of engine starts and the time. A real engine's executable is asked
-    for its version and flags, once.
+    for its version and flags, once. With --server the service validates and forecasts.
     """
+    from tuner.cli.remote.place import is_remote
+    from tuner.settings import load_settings
+
+    settings = load_settings(state_dir=state_dir, server=server)
+    if is_remote(settings, None, state_dir):
+        from tuner.cli.remote.planning import plan_remotely
+
+        plan_remotely(study, settings, output, tuple(flag or ()))
+        return
     from tuner.cli.study_file import read_study
 
     spec = read_study(study)
     from tuner.cli.forecast import plan_study
-    from tuner.settings import load_settings
 
-    settings = load_settings(state_dir=state_dir)
     plan_study(spec, study.resolve().parent, output, tuple(flag or ()), settings)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Output
+from tuner.cli.options import ApiServer, Output
 from tuner.cli.output import OutputFormat
 
 workload_app = typer.Typer(help="Look at the load that engines are measured with.")
@@ -53,3 +53,22 @@ def workload_describe(
     from tuner.cli.workload_describing import describe_workload
 
     describe_workload(source, format, picture, output)
+
+
+@workload_app.command("upload")
+def workload_upload(
+    file: Annotated[Path, typer.Argument(help="A trace's file.")],
+    format: Annotated[
+        str, typer.Option("--format", help="As of `workload describe`; told by default.")
+    ] = "auto",
+    output: Output = OutputFormat.TABLE,
+    server: ApiServer = None,
+) -> None:
+    """Store a trace at a service and print its id, for `workload.upload` of a study there.
+
+    It is checked line by line there; the same bytes again are the same upload.
+    """
+    from tuner.cli.remote.planning import upload_trace
+    from tuner.settings import load_settings
+
+    upload_trace(file, format, load_settings(server=server), output)

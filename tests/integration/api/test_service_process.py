@@ -9,6 +9,7 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from tests.support.api_client import SIMULATED, store_at
 from tests.support.command import servetune
-from tests.support.service_process import service
+from tests.support.service_process import Service, service
 from tuner.domain.states import StudyState
 
 pytestmark = pytest.mark.timeout(600)
@@ -103,6 +104,26 @@ def test_sigterm_ends_open_streams_and_the_service_at_once(tmp_path: Path) -> No
         assert running.process.wait(30) == 0
 
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def forecast_and_upload(command: Command, document: Path, running: Service) -> None:
+    """What comes before a study is stored."""
+    plan = json.loads(command("plan", str(document), "-o", "json").stdout)
+    assert plan["prediction"] is True
+    assert "PREDICTION" in command("plan", str(document)).stdout
+    faulty = document.with_name("faulty.json")
+    faulty.write_text(json.dumps({**SIMULATED, "budget": {"trials": 0}}))
+    refused = command("plan", str(faulty))
+    assert (refused.returncode, "budget.trials" in refused.stderr) == (2, True)
+    trace = document.with_name("trace.csv")
+    lines = [f"2024-05-10 00:00:0{i}.1,374,44" for i in range(5)]
+    trace.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines]))
+    upload = command("workload", "upload", str(trace)).stdout.strip()
+    (stored,) = running.request("GET", "/api/v1/uploads")["items"]
+    assert (upload, stored["name"]) == (stored["id"], "trace.csv")
+
+
 def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
     document = tmp_path / "study.json"
     document.write_text(json.dumps(SIMULATED))
@@ -116,6 +137,7 @@ def test_the_commands_work_on_a_service(tmp_path: Path) -> None:
         def command(*arguments: str) -> subprocess.CompletedProcess[str]:
             return servetune(*arguments, state_dir=state_dir, cwd=tmp_path, **remote)
 
+        forecast_and_upload(command, document, running)
         assert command("study", "create", str(document)).stdout == "chat@1\n"
         listed = json.loads(command("study", "list", "-o", "json").stdout)
         assert [study["reference"] for study in listed] == ["chat@1"]

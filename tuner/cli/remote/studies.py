@@ -155,7 +155,12 @@ def _state_line(study: dict[str, Any]) -> str:
 @contextmanager
 def remote_studies(settings: Settings) -> Iterator[RemoteStudies]:
     """The studies of the configured service; InvalidInputError where none is."""
+    yield RemoteStudies(service_client(settings))
+
+
+def service_client(settings: Settings) -> ServiceClient:
+    """A client of the configured service; InvalidInputError where none is."""
     if not settings.server:
         raise InvalidInputError("no service", hint="--server URL, or SERVETUNE_SERVER")
     key = None if settings.api_key is None else settings.api_key.get_secret_value()
-    yield RemoteStudies(ServiceClient(settings.server, key))
+    return ServiceClient(settings.server, key)
