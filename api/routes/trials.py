@@ -26,6 +26,7 @@ from tuner.study.series_view import series_points
 from tuner.study.stored_study import stored_spec
 from tuner.study.study_view import trial_line
 from tuner.study.trial_view import trial_view
+from tuner.study.what_bound import what_bound
 
 router = APIRouter(prefix="/studies/{study}/trials", tags=["trials"])
 Number = Annotated[
@@ -72,7 +73,7 @@ class TrialDetail(TrialLine):
 
 
 class Measurements(BaseModel):
-    """What the trial's attempts measured, whole, with intervals."""
+    """What the trial's attempts measured, whole, with intervals, and what bound the engine."""
 
     items: list[dict[str, Any]]
 
@@ -185,7 +186,7 @@ def show_measurement(
 ) -> dict[str, object]:
     """Everything the trial's attempts measured, in order."""
     with services.store.reading() as work:
-        _found(work, study, number)
+        trial = _found(work, study, number)
         records = work.measurements.of_trial(study.id, number)
     return {
         "items": [
@@ -196,6 +197,7 @@ def show_measurement(
                 "workload_seed": record.workload_seed,
                 "valid": record.valid,
                 "measurement": measurement_to_dict(record.measurement),
+                "bottleneck": what_bound(record.measurement, trial.config),
             }
             for record in records
         ]

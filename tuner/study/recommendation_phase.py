@@ -38,6 +38,7 @@ from tuner.study.recommendation_document import recommendation_to_dict
 from tuner.study.report import applied_flags
 from tuner.study.scoring import paired_difference
 from tuner.study.trial_score import score_value
+from tuner.study.what_bound import engine_limits
 
 
 def conclude(context: StudyContext) -> Recommendation:
@@ -119,12 +120,7 @@ def _remarks(
     trial: TrialRecord, measurement: Measurement, applied: EngineConfig
 ) -> tuple[str, ...]:
     """What bound the reference when saturated, and what its GPU did at the study's rate."""
-    engine = replace(
-        measurement.engine,
-        max_num_seqs=measurement.engine.max_num_seqs or applied.max_num_seqs,
-        max_num_batched_tokens=measurement.engine.max_num_batched_tokens
-        or applied.max_num_batched_tokens,
-    )
+    engine = engine_limits(measurement.engine, applied)
     name = "The baseline" if trial.origin is TrialOrigin.BASELINE else f"Trial {trial.number}"
     found = bottleneck(replace(measurement, engine=engine))
     told = []
