@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from objectives.measurement import Measurement
+from objectives.measurement import Distribution, Estimate, Measurement, PromptClass
 from tests.support.ledger import out_of_memory
+from tests.support.load_records import Row
+from tests.support.stored_loads import store_latency_load
 from tests.support.study_measurements import measurement
 from tuner.domain.document import study_digest
 from tuner.domain.engine_config import EngineConfig
@@ -25,6 +28,7 @@ from tuner.store.attempts import NewAttempt
 from tuner.store.records import AttemptEnd
 from tuner.store.trials import NewTrial, TrialEnd
 from tuner.store.unit_of_work import Store, Work
+from tuner.study.changes import MetricChange, Served, flag_changes
 from tuner.study.intervals import GainInterval
 from tuner.study.load_progress import MEASUREMENT, SERIES_FILE
 from tuner.study.recommendation import Recommendation, Verdict
@@ -41,6 +45,7 @@ DOCUMENT: dict[str, Any] = {
     "objective": {"slo": {"ttft_ms": 500, "tpot_ms": 50}},
 }
 INFEASIBLE_EVERY = 7
+QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
 def seed_study(
@@ -54,10 +59,11 @@ def seed_study(
     notice: str | None = None,
     files_of: int = 3,
     finished: bool = True,
+    verdict: Verdict = Verdict.BETTER,
 ) -> int:
     """The study's id; every seventh trial could not run, the others have measurements.
 
-    The first `files_of` trials have an engine log and metric series on disk.
+    The first `files_of` trials have an engine log, request records and metric series on disk.
     """
     spec = StudySpec.model_validate({**DOCUMENT, "name": name, "budget": {"trials": trials}})
     document = spec.model_dump(mode="json")
@@ -65,19 +71,19 @@ def seed_study(
     with store.writing() as work:
         study = work.studies.create(name, study_digest(spec), document).study.id
         work.studies.set_state(study, StudyState.RUNNING)
-    baseline = measurement()
+    baseline = whole_measurement()
     with store.writing() as work:
         directories = [
             add_trial(work, study, number, chance, spec.objective, baseline)
             for number in range(trials + 1)
         ]
     for directory in directories[:files_of]:
-        _files(artifacts / directory, log)
+        _files(artifacts / directory, log, chance)
     with store.writing() as work:
         if notice is not None:
             work.studies.add_notice(study, {"kind": "warning", "message": notice})
         if finished:
-            _finish(work, study)
+            _finish(work, study, verdict)
     return study
 
 
@@ -125,7 +131,7 @@ def _end(
         )
     found = baseline
     if number:
-        found = measurement(
+        found = whole_measurement(
             ttft_ms=400 * chance.lognormvariate(0, 0.2),
             tpot_ms=40 * chance.lognormvariate(0, 0.1),
             tokens_per_s=1000 * chance.lognormvariate(0, 0.15),
@@ -137,8 +143,51 @@ def _end(
     )
 
 
-def _files(directory: Path, log: str) -> None:
-    (directory / MEASUREMENT).mkdir(parents=True)
+def whole_measurement(
+    *, ttft_ms: float = 400.0, tpot_ms: float = 40.0, tokens_per_s: float = 1000.0
+) -> Measurement:
+    """With what pages show besides: intervals, prompts by length, how busy the GPU was."""
+    found = measurement(ttft_ms=ttft_ms, tpot_ms=tpot_ms, tokens_per_s=tokens_per_s)
+    ttft, tpot = _spread(found.latency.ttft_ms, 0.05), _spread(found.latency.tpot_ms, 0.03)
+    classes = tuple(
+        PromptClass(name, low, high, 100, _scaled(ttft, by), tpot)
+        for name, low, high, by in (("short", 20, 180, 0.7), ("long", 181, 2900, 1.4))
+    )
+    latency = replace(
+        found.latency,
+        ttft_ms=ttft,
+        tpot_ms=tpot,
+        gpu_utilization=0.74,
+        slo_attainment=Estimate(0.97, 300, 0.95, 0.985),
+        goodput_per_s=Estimate(4.85, 300, 4.75, 4.93),
+        by_prompt_length=classes,
+    )
+    rate = _between(found.capacity.output_tokens_per_s, 0.02)
+    capacity = replace(found.capacity, output_tokens_per_s=rate, gpu_utilization=0.98)
+    return replace(found, latency=latency, capacity=capacity)
+
+
+def _spread(found: Distribution | None, share: float) -> Distribution | None:
+    if found is None:
+        return None
+    changed = {name: _between(getattr(found, name), share) for name in QUANTILES}
+    return replace(found, **changed)
+
+
+def _scaled(found: Distribution | None, by: float) -> Distribution | None:
+    if found is None:
+        return None
+    return replace(
+        found, **{n: Estimate(getattr(found, n).value * by, found.p50.n) for n in QUANTILES}
+    )
+
+
+def _between(found: Estimate, share: float) -> Estimate:
+    return replace(found, low=found.value * (1 - share), high=found.value * (1 + share))
+
+
+def _files(directory: Path, log: str, chance: random.Random) -> None:
+    store_latency_load(directory, [_request(chance, 10.0 + i / 30) for i in range(300)])
     (directory / "engine.log").write_text(log)
     scrapes = tuple(
         Scrape(float(i), 1e9 + i, {EngineMetric.KV_USAGE: i / 60, EngineMetric.RUNNING: float(i)})
@@ -147,10 +196,25 @@ def _files(directory: Path, log: str) -> None:
     MetricSeries(scrapes).save(directory / MEASUREMENT / SERIES_FILE)
 
 
-def _finish(work: Work, study: int) -> None:
+def _request(chance: random.Random, due_s: float) -> Row:
+    first_s = due_s + 0.18 * chance.lognormvariate(0, 0.5)
+    last_s = first_s + 20 * 0.022 * chance.lognormvariate(0, 0.25)
+    return Row(due_s=due_s, sent_s=due_s, frames=(first_s, last_s), frame_tokens=(1.0, 20.0))
+
+
+def _finish(work: Work, study: int, verdict: Verdict) -> None:
     best = best_number(work.standings.trials([study])[study]) or 1
-    config = work.trials.get(study, best).config
-    recommendation = Recommendation(
+    found = _better(work, study, best) if verdict is Verdict.BETTER else _kept(work, study)
+    for phase in (StudyPhase.SEARCH, StudyPhase.CONFIRMATION, StudyPhase.RECOMMENDATION):
+        work.studies.set_phase(study, phase)
+    work.studies.set_recommendation(study, recommendation_to_dict(found))
+    work.studies.set_phase(study, StudyPhase.DONE)
+    work.studies.set_state(study, StudyState.COMPLETE)
+
+
+def _better(work: Work, study: int, best: int) -> Recommendation:
+    config, today = work.trials.get(study, best).config, work.trials.get(study, 0).config
+    return Recommendation(
         verdict=Verdict.BETTER,
         headline=f"Trial {best} is better than the baseline by 4.1 to 12.7 %.",
         reason="The baseline was bound by the cap on sequences.",
@@ -160,9 +224,24 @@ def _finish(work: Work, study: int) -> None:
         reference_trial=0,
         reference_is_baseline=True,
         gain=GainInterval(0.08, 0.04, 0.12, 3, 0.9, 0.02),
+        metrics=(
+            MetricChange("TTFT p95", "ms", 402.0, 361.0, -13.1, -7.2),
+            MetricChange("TPOT p95", "ms", 40.1, 38.7, -5.0, -1.9),
+            MetricChange("output throughput", "tokens/s", 1003.0, 1102.0, 7.4, 12.3),
+        ),
+        changes=flag_changes(Served(today), Served(config)),
     )
-    for phase in (StudyPhase.SEARCH, StudyPhase.CONFIRMATION, StudyPhase.RECOMMENDATION):
-        work.studies.set_phase(study, phase)
-    work.studies.set_recommendation(study, recommendation_to_dict(recommendation))
-    work.studies.set_phase(study, StudyPhase.DONE)
-    work.studies.set_state(study, StudyState.COMPLETE)
+
+
+def _kept(work: Work, study: int) -> Recommendation:
+    return Recommendation(
+        verdict=Verdict.KEEP_BASELINE,
+        headline="Keep the baseline: nothing was confirmed to be better.",
+        reason="The best candidate's interval, -1.2 to +3.4 %, holds no gain that is certain.",
+        simulated=True,
+        trial_number=0,
+        config=work.trials.get(study, 0).config,
+        reference_trial=0,
+        reference_is_baseline=True,
+        gain=GainInterval(0.01, -0.012, 0.033, 5, 0.9, 0.02),
+    )

@@ -14,6 +14,9 @@ export class Problem extends Error {
   }
 }
 
+/** Whether asking again is of no use: signed out, not allowed, or gone. */
+export const isRefusal = (error) => error instanceof Problem && [401, 403, 404].includes(error.status);
+
 /** The network or the server is away. */
 export class Unreachable extends Error {}
 

@@ -38,6 +38,16 @@ export function palette() {
   };
 }
 
+/** Whether a chart has no room for two side by side. */
+export const narrow = (element) => element.clientWidth < 480;
+
+/** A colour bar with its title beside it, as small as the axes' titles. */
+export function colourBar(title) {
+  const muted = colour("muted");
+  // The line break keeps the title clear of the numbers.
+  return { title: { text: `<br>${title}`, side: "right", font: { size: 12, color: muted } }, tickfont: { size: 12, color: muted }, thickness: 12, outlinewidth: 0 };
+}
+
 function layoutOf(layout) {
   const colours = palette();
   const axis = { gridcolor: colours.line, zerolinecolor: colours.line, linecolor: colours.line, automargin: true, tickfont: { color: colours.muted }, title: { font: { color: colours.muted, size: 13 }, standoff: 8 } };
@@ -50,6 +60,7 @@ function layoutOf(layout) {
   };
   for (const key of Object.keys(merged).filter((name) => /^[xy]axis\d*$/.test(name)).concat(["xaxis", "yaxis"])) {
     const given = merged[key] ?? {};
+    if (given.overlaying) Object.assign(given, { tickmode: "auto", nticks: 6 });
     merged[key] = { ...axis, ...given, title: { ...axis.title, ...(typeof given.title === "string" ? { text: given.title } : given.title) } };
   }
   return merged;

@@ -20,6 +20,24 @@ export function fill(element, ...children) {
   return element;
 }
 
+const REACHABLE = "a, button, input, select, summary, [tabindex]";
+
+/** Fill anew what somebody may be reading: focus, opened details and scrolled tables stay as they are. */
+export function refill(element, ...children) {
+  const focused = element.contains(document.activeElement) ? signature(document.activeElement) : null;
+  const open = new Map([...element.querySelectorAll("details")].map((one) => [signature(one.querySelector("summary")), one.open]));
+  const scrolled = [...element.querySelectorAll(".table-wrap")].map((one) => one.scrollLeft);
+  fill(element, ...children);
+  for (const one of element.querySelectorAll("details")) one.open = open.get(signature(one.querySelector("summary"))) ?? one.open;
+  element.querySelectorAll(".table-wrap").forEach((one, i) => { one.scrollLeft = scrolled[i] ?? 0; });
+  if (focused) [...element.querySelectorAll(REACHABLE)].find((one) => signature(one) === focused)?.focus({ preventScroll: true });
+  return element;
+}
+
+function signature(element) {
+  return [element.tagName, element.id, element.getAttribute("href"), element.getAttribute("aria-label") ?? element.textContent].join("|");
+}
+
 /** A table: `columns` are {label, number?, render(row), class?}; `attributes(row)` for each row. */
 export function table(caption, columns, rows, attributes = () => ({})) {
   return h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": caption },

@@ -38,6 +38,18 @@ export function reading(found, unit = "") {
   return `${value} (${quantity(found.low)}–${quantity(found.high)})`;
 }
 
+/** A reading's value and, apart, its interval: null where there is none. */
+export function parts(found, unit = "") {
+  if (!found) return [DASH, null];
+  const alone = reading({ ...found, low: null, high: null }, unit);
+  return [alone, found.low === null || found.high === null || found.low === undefined ? null : `${quantity(found.low)}–${quantity(found.high)}`];
+}
+
+/** A change in percent with its sign. */
+export function signed(value) {
+  return value === null || value === undefined ? DASH : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(1)} %`;
+}
+
 /** A share as percent. */
 export function percent(share, digits = 0) {
   return share === null || share === undefined ? DASH : `${(100 * share).toFixed(digits)} %`;

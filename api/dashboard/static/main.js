@@ -49,27 +49,51 @@ function setUpSession() {
   });
 }
 
-/** Show that the live connection is lost, or hide that it was. */
-export function connection(state) {
+const lost = new Set();
+
+/** Show that a source of the page, its stream or its requests, is lost, or hide that all are back. */
+function connection(state, source = "requests") {
+  if (state === "lost") lost.add(source);
+  else lost.delete(source);
   const banner = document.getElementById("connection");
-  banner.hidden = state !== "lost";
-  banner.textContent = state === "lost" ? "Connection lost. The page shows the last known state and reconnects by itself." : "";
+  banner.hidden = lost.size === 0;
+  banner.textContent = lost.size ? "Connection lost. The page shows the last known state and reconnects by itself." : "";
+}
+
+const leaving = [];
+
+/** End what the page before had begun: streams and timers. */
+function leave() {
+  for (const end of leaving.splice(0)) end();
+  lost.clear();
+  connection("live");
+}
+
+function refused(error) {
+  if (error instanceof Problem && error.status === 401 && place.page !== "login") {
+    location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
+    return;
+  }
+  leave();
+  fill(main, failure(error, show));
 }
 
 async function show() {
+  leave();
   try {
     const [page, writer] = await Promise.all([import(`./pages/${place.page}.js`), place.page === "login" ? false : mayWrite()]);
     document.getElementById("new-study").hidden = !writer && place.page !== "login";
-    await page.show(main, { mayWrite: writer, study: place.study || null, trial: place.trial === "" ? null : Number(place.trial), query: new URLSearchParams(location.search), connection, simulated: (yes) => { document.getElementById("simulated").hidden = !yes; } });
+    await page.show(main, {
+      mayWrite: writer, study: place.study || null, trial: place.trial === "" ? null : Number(place.trial), query: new URLSearchParams(location.search),
+      connection, refused, onLeave: (end) => leaving.push(end), simulated: (yes) => { document.getElementById("simulated").hidden = !yes; },
+    });
   } catch (error) {
-    if (error instanceof Problem && error.status === 401 && place.page !== "login") {
-      location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
-      return;
-    }
-    fill(main, failure(error, show));
+    refused(error);
   }
 }
 
+addEventListener("pagehide", leave);
+addEventListener("pageshow", (event) => { if (event.persisted) show(); });
 setUpTheme();
 setUpClock(show);
 setUpSession();

@@ -11,6 +11,7 @@ from tests.support.api_client import store_at
 from tests.support.seeded_study import seed_study
 from tests.support.served import served
 from tuner.store import schema
+from tuner.study.recommendation import Verdict
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = (
@@ -71,6 +72,9 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     schema.upgrade(url)
     with store_at(url) as store:
         seed_study(store, state / "artifacts")
+        seed_study(
+            store, state / "artifacts", name="kept", files_of=0, verdict=Verdict.KEEP_BASELINE
+        )
         seed_study(
             store, state / "artifacts", name="hostile", log=f"{HOSTILE}\n" * 5, notice=HOSTILE
         )

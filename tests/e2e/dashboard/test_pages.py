@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Request, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Route, expect
 
 from tests.e2e.dashboard.conftest import HOSTILE, WAIT_MS
 
@@ -22,6 +23,7 @@ PAGES = {
     "infeasible-trial": "/studies/seeded@1/trials/7",
     "compare": "/studies/seeded@1/compare?trials=0,1,2",
     "export": "/studies/seeded@1/export",
+    "keep-the-baseline": "/studies/kept@1/export",
     "sign-in": "/login",
 }
 HEADINGS = {
@@ -32,9 +34,10 @@ HEADINGS = {
     "infeasible-trial": "Trial 7",
     "compare": "Trials side by side",
     "export": "Launch command",
+    "keep-the-baseline": "Launch command",
     "sign-in": "Sign in",
 }
-SIMULATED = {"study", "trial", "infeasible-trial", "compare", "export"}
+SIMULATED = {"study", "trial", "infeasible-trial", "compare", "export", "keep-the-baseline"}
 
 
 def open_page(page: Page, address: str) -> None:
@@ -61,6 +64,7 @@ def test_a_page_loads_without_complaints_and_is_accessible(
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     open_page(page, f"{seeded}{PAGES[name]}")
     expect(page.locator("h1")).to_contain_text(HEADINGS[name])
+    expect(page.locator("#simulated")).to_be_visible(visible=name in SIMULATED)
     if name in ("study", "trial"):
         drawn(page, 3)
     found = Axe().run(page, options={"resultTypes": ["violations"]})
@@ -85,13 +89,6 @@ def test_no_page_scrolls_sideways_on_a_phone(name: str, browser: Browser, seeded
     assert width <= 390
 
 
-@pytest.mark.parametrize("name", sorted(SIMULATED))
-def test_simulated_studies_say_so_everywhere(name: str, page: Page, seeded: str) -> None:
-    open_page(page, f"{seeded}{PAGES[name]}")
-    expect(page.locator("#simulated")).to_be_visible()
-    expect(page.locator("#simulated")).to_contain_text("Simulated")
-
-
 @pytest.mark.parametrize("path", ["", "/trials/1", "/trials/7", "/export"])
 def test_hostile_text_is_shown_as_text(
     path: str, page: Page, seeded: str, complaints: list[str]
@@ -114,7 +111,9 @@ def test_the_front_shows_trials_and_opens_one(page: Page, seeded: str) -> None:
     page.get_by_text("The same as a table").click()
     rows = page.locator("details table tbody tr", has_text="on the front")
     assert rows.count() >= 1
-    expect(page.locator("details table tbody tr", has_text="oom_profile")).to_have_count(1)
+    expect(
+        page.locator("details table tbody tr", has_text="out of memory while profiling")
+    ).to_have_count(1)
     page.get_by_role("link", name="3", exact=True).click()
     expect(page.locator("h1")).to_contain_text("Trial 3")
 
@@ -226,12 +225,57 @@ def test_the_theme_is_remembered(page: Page, seeded: str) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
 
 
-def test_the_export_changes_with_its_form(page: Page, seeded: str) -> None:
+def test_the_export_changes_with_its_form_and_shows_what_differs_today(
+    page: Page, seeded: str
+) -> None:
     open_page(page, f"{seeded}/studies/seeded@1/export")
     command = page.locator("pre.command")
     expect(command).to_contain_text("vllm serve")
-    page.get_by_role("tab", name="Kubernetes").click()
+    page.get_by_role("tab", name="vllm serve").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Kubernetes")).to_be_focused()
     expect(command).to_contain_text("kind: Deployment")
+    page.keyboard.press("Home")
+    expect(command).to_contain_text("vllm serve")
+    difference = page.get_by_role("region", name="Difference from today's command")
+    removed = difference.locator(".diff-remove", has_text="--max-num-seqs").inner_text()
+    added = difference.locator(".diff-add", has_text="--max-num-seqs").inner_text()
+    assert (removed[0], added[0]) == ("-", "+")
+    assert added.split()[-1] in command.inner_text()
+
+
+def test_where_nothing_is_better_todays_command_is_kept(page: Page, seeded: str) -> None:
+    open_page(page, f"{seeded}/studies/kept@1/export")
+    expect(page.get_by_role("heading", name="Keep the baseline", exact=True)).to_be_visible()
+    expect(page.get_by_text("Nothing changes: this is today's configuration.")).to_be_visible()
+    expect(page.locator("pre.command")).to_contain_text("vllm serve")
+
+
+def test_a_trial_shows_how_its_requests_were_spread_and_gives_their_records(
+    page: Page, seeded: str
+) -> None:
+    open_page(page, f"{seeded}/studies/seeded@1/trials/1")
+    spread = page.get_by_role("region", name="How requests were spread")
+    expect(spread.locator(".main-svg .legendtext", has_text="baseline")).to_have_count(2)
+    expect(spread.locator(".annotation-text", has_text="SLO 500 ms")).to_have_count(1)
+    lengths = page.get_by_role("region", name="Latency by prompt length, milliseconds")
+    expect(lengths.locator("tbody tr")).to_have_count(2)
+    page.get_by_text("Raw files").click()
+    with page.expect_download() as found:
+        page.get_by_role("link", name="measurement/segment-0.npz").click()
+    assert found.value.suggested_filename == "segment-0.npz"
+    assert found.value.path().stat().st_size > 1000
+
+
+def test_what_could_not_run_stands_where_it_was_tried_with_its_class(
+    page: Page, seeded: str
+) -> None:
+    open_page(page, f"{seeded}/studies/seeded@1")
+    drawn(page, 3)
+    space = page.get_by_role("region", name="Configuration space")
+    told = space.locator(".legendtext", has_text="OOM in profiling")
+    expect(told).to_have_count(1)
 
 
 def test_nothing_and_unknown_things_are_no_dead_ends(page: Page, seeded: str) -> None:
@@ -285,12 +329,31 @@ def test_a_lost_stream_is_told_and_no_event_comes_twice(page: Page, seeded: str)
     expect(created).to_have_count(1)
 
 
-def test_the_keyboard_reaches_the_content_first(page: Page, seeded: str) -> None:
+def test_from_the_list_to_the_command_by_keyboard_alone(page: Page, seeded: str) -> None:
     open_page(page, f"{seeded}/")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#main"
+    tab_to(page, page.get_by_role("link", name="seeded@1"))
+    page.keyboard.press("Enter")
+    command = page.get_by_role("link", name="Take the launch command")
+    tab_to(page, command)
+    page.keyboard.press("Enter")
+    expect(page.locator("pre.command")).to_contain_text("vllm serve")
+    tab_to(page, page.get_by_role("button", name="Copy"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("status").filter(has_text=re.compile("Copied|Marked"))).to_be_visible()
+
+
+def tab_to(page: Page, wanted: Locator, most: int = 40) -> None:
+    """Press Tab until this has the focus."""
+    wanted.wait_for()
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("(element) => element === document.activeElement"):
+            return
+    raise AssertionError("the keyboard does not get there")
 
 
 def test_faults_stand_at_their_fields_and_the_forecast_waits_for_them(
@@ -305,6 +368,13 @@ def test_faults_stand_at_their_fields_and_the_forecast_waits_for_them(
     trials.fill("3")
     expect(trials).to_have_attribute("aria-invalid", "false")
     expect(page.get_by_label("The study as YAML")).to_contain_text("trials: 3")
+    most = page.get_by_label("max-num-seqs, to")
+    suggested = most.input_value()
+    page.get_by_label("Model", exact=True).select_option("meta-llama/Llama-3.2-1B-Instruct")
+    expect(most).not_to_have_value(suggested)
+    most.fill("48")
+    page.get_by_label("Engine", exact=True).select_option("simulated:H100")
+    expect(page.get_by_label("The study as YAML")).to_contain_text("high: 48")
     expect(page.get_by_label("The same as a curl command")).to_contain_text("/api/v1/studies")
 
 

@@ -61,6 +61,25 @@ def test_a_writer_has_the_buttons(
     for name in BUTTONS[study]:
         expect(page.get_by_role("button", name=name, exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="New study", exact=True)).to_be_visible()
+    page.get_by_role("button", name=BUTTONS[study][-1], exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"{BUTTONS[study][-1]} {study}?")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(page.locator("h1")).to_contain_text(study)
+
+
+def test_who_is_signed_out_meanwhile_is_asked_to_sign_in(
+    page: Page, guarded: tuple[str, dict[Scope, str]]
+) -> None:
+    """An event stream does not say why it ends; the page finds out instead of trying for ever."""
+    address, keys = guarded
+    page.route("**/events?*", lambda route: route.abort())
+    signed_in(page, address, keys[Scope.READ], "/studies/seeded@1")
+    expect(page.locator("#connection")).to_be_visible()
+    page.context.clear_cookies()
+    expect(page.locator("h1")).to_have_text("Sign in")
+    assert page.url.endswith("next=%2Fstudies%2Fseeded%401")
 
 
 def test_a_reader_may_ask_for_other_wishes(

@@ -4,6 +4,7 @@ import { get, studyPath } from "../api.js";
 import { fill, h, table } from "../dom.js";
 import { flagValue, gain, percent, reading } from "../format.js";
 import { stateBadge } from "../parts/badges.js";
+import { failureWords } from "../parts/failures.js";
 import { empty } from "../parts/notices.js";
 import { applied, flagNames, LOWER_IS_BETTER, QUANTITIES } from "../parts/quantities.js";
 
@@ -26,7 +27,7 @@ export async function show(main, context) {
       ["State", (trial) => stateBadge(trial.state)],
       ["Against the baseline", (trial) => trial.score ? gain(trial.score.value) : "–"],
       ["90 % interval", (trial) => trial.score && trial.score.low !== null && trial.score.low !== undefined ? `${gain(trial.score.low)} to ${gain(trial.score.high)}` : "–"],
-      ["Why not", (trial) => trial.failure_class ?? "–"],
+      ["Why not", (trial) => trial.failure_class ? failureWords(trial.failure_class) : "–"],
     ])),
     h("section", { class: "card" }, h("h2", {}, "Configuration"), table("Configuration", [{ label: "Flag", render: (name) => h("code", {}, `--${name}`) }, ...column((trial, name) => flagValue(applied(trial, name)))], flagNames(trials))),
     h("section", { class: "card" }, h("h2", {}, "Measured"), h("p", { class: "muted small" }, "With 90 % intervals. The best of each row is marked ▲; where intervals overlap, the mark may be chance."),

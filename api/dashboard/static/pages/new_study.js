@@ -10,6 +10,8 @@ import { toYaml } from "../parts/yaml.js";
 
 const WAIT_MS = 500;
 const PRESETS = [["chat", "chat: short questions, medium answers"], ["long-context-qa", "long-context-qa: long documents, short answers"], ["mixed", "mixed: chat with some long documents"]];
+const FEWEST_SEQS = 32;
+const MOST_SEQS = 1024;
 const GPU_GIB = { L4: 22, A10G: 22, L40S: 44, "A100-40": 39, "A100-80": 79, H100: 79, H200: 139, B200: 178 };
 
 export async function show(main, { mayWrite }) {
@@ -26,6 +28,8 @@ export async function show(main, { mayWrite }) {
 class StudyForm {
   constructor(profiles, models) {
     this.models = models;
+    this.profiles = profiles.items;
+    this.typed = new Set();
     this.upload = null;
     this.asked = 0;
     this.engine = this.engineField(profiles);
@@ -62,21 +66,44 @@ class StudyForm {
     this.engine.fault(known.length ? null : "the operator's configuration allows no model for this engine");
   }
 
-  /** A bigger GPU holds more sequences and a bigger step. */
+  /** A bigger GPU holds more sequences and a bigger step; what somebody typed stays. */
   suggestSpace() {
+    const gib = GPU_GIB[this.gpu()] ?? 80;
+    this.suggest("max_num_seqs", gib < 30 ? 256 : gib < 60 ? 512 : 1024);
+    this.suggest("max_num_batched_tokens", gib < 30 ? 8192 : gib < 60 ? 16384 : 32768);
+  }
+
+  gpu() {
     const engine = this.engine.read();
-    const gib = GPU_GIB[engine.gpu] ?? 80;
-    this.space.max_num_seqs.control.value = gib < 30 ? 256 : gib < 60 ? 512 : 1024;
-    this.space.max_num_batched_tokens.control.value = gib < 30 ? 8192 : gib < 60 ? 16384 : 32768;
+    return engine.gpu ?? this.profiles.find((one) => one.name === engine.profile)?.gpu ?? null;
+  }
+
+  /** More sequences than this model's KV cache holds typical requests of can never run together. */
+  suggestSequences(plan) {
+    const together = plan.starts[0]?.memory?.requests_p50_at_once;
+    if (!together) return;
+    const most = Math.min(MOST_SEQS, Math.max(FEWEST_SEQS, 2 ** Math.ceil(Math.log2(together))));
+    if (this.suggest("max_num_seqs", most)) this.changed();
+  }
+
+  suggest(name, value) {
+    const { control } = this.space[name];
+    if (this.typed.has(control) || control.value === String(value)) return false;
+    control.value = value;
+    return true;
   }
 
   layout() {
     const range = (path, label, low, high, options) => {
-      const from = number(`${path}.low`, `${label}, from`, { value: low, ...options });
-      const to = number(`${path}.high`, "to", { value: high, ...options });
-      return [from, to];
+      const end = (key, words, value) => {
+        const made = number(`${path}.${key}`, words, { value, ...options });
+        made.control.setAttribute("aria-label", `${label}, ${words}`);
+        made.control.addEventListener("input", () => this.typed.add(made.control));
+        return made;
+      };
+      return Object.assign([end("low", "from", low), end("high", "to", high)], { label });
     };
-    const pair = ([from, to]) => h("div", { class: "pair" }, from.element, to.element);
+    const pair = (ends) => h("div", { class: "pair", role: "group", "aria-label": ends.label }, h("span", { class: "pair-title" }, ends.label), ends.map((one) => one.element));
     const seqs = range("search_space.max_num_seqs", "max-num-seqs", 8, 1024, { step: 1, min: 1 });
     const tokens = range("search_space.max_num_batched_tokens", "max-num-batched-tokens", 256, 32768, { step: 1, min: 1 });
     const memory = range("search_space.gpu_memory_utilization", "gpu-memory-utilization", 0.5, 0.97, { step: 0.01, min: 0.05, max: 1 });
@@ -97,9 +124,9 @@ class StudyForm {
     const group = (title, ...content) => h("fieldset", { class: "stack" }, h("legend", {}, title), content);
     const elements = (list) => h("div", { class: "fields" }, list.map((one) => one.element));
     const formElement = h("form", { class: "stack", novalidate: true, oninput: () => this.changed(), onchange: () => this.changed(), onsubmit: (event) => this.submit(event) },
-      group("What is tuned", elements([name, this.engine, this.model, length])),
+      group("What is tuned", h("div", { class: "fields fields-wide" }, [this.engine, this.model, name, length].map((one) => one.element))),
       group("Load", elements([workload, rate]), this.tracePlace),
-      group("Search space", h("div", { class: "fields fields-wide" }, [seqs, tokens, memory].map(pair), chunked.element)),
+      group("Search space", h("p", { class: "hint" }, "Suggested for this GPU, and for what its memory holds of this model; what you type stays."), h("div", { class: "fields fields-wide" }, [seqs, tokens, memory].map(pair), chunked.element)),
       group("What runs today", h("p", { class: "hint" }, "Whatever is found must beat this. Empty: the engine's own defaults."), elements(today)),
       group("What matters", weights.element, elements([mode, ...slo])),
       group("Budget", elements(budget)),
@@ -174,6 +201,7 @@ class StudyForm {
     if (mine !== this.asked || found === null) return;
     const homeless = showFaults(this.fields, found.errors);
     fill(this.said, homeless.length ? notice("bad", "The document has faults", faultList(homeless)) : null);
+    if (found.plan) this.suggestSequences(found.plan);
     fill(this.forecast, found.plan ? forecastView(found.plan) : h("p", { class: "muted" }, "The forecast comes when the faults are gone."));
   }
 

@@ -1,7 +1,7 @@
 // Every study: where it stands, and how its best compares with its baseline.
 
-import { get } from "../api.js";
-import { fill, h, table } from "../dom.js";
+import { get, isRefusal } from "../api.js";
+import { fill, h, refill, table } from "../dom.js";
 import { duration, gain, minutes, moment } from "../format.js";
 import { simulatedBadge, stateBadge, verdictBadge } from "../parts/badges.js";
 import { empty, notice } from "../parts/notices.js";
@@ -9,7 +9,7 @@ import { empty, notice } from "../parts/notices.js";
 const REFRESH_MS = 5000;
 const PAGE = 25;
 
-export async function show(main, { query, connection, mayWrite }) {
+export async function show(main, { query, connection, refused, onLeave, mayWrite }) {
   const cursor = query.get("cursor");
   const states = query.getAll("state");
   const path = `studies?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}${states.map((state) => `&state=${encodeURIComponent(state)}`).join("")}`;
@@ -18,29 +18,27 @@ export async function show(main, { query, connection, mayWrite }) {
     h("div", { class: "row row-spread" }, h("h1", {}, "Studies"), h("div", { class: "row" }, filter(states), mayWrite ? h("a", { class: "button button-main", href: "/studies/new" }, "New study") : null)),
     await workerNotice(), content));
 
-  let lost = false;
+  let timer = null;
   async function refresh() {
     const page = await get(path);
     const rows = page.items;
-    fill(content, rows.length ? studiesTable(rows) : nothing(states, mayWrite),
+    refill(content, rows.length ? studiesTable(rows) : nothing(states, mayWrite),
       page.next_cursor ? h("p", {}, h("a", { href: `/?cursor=${encodeURIComponent(page.next_cursor)}${states.map((state) => `&state=${state}`).join("")}` }, "Older studies")) : null);
-    return rows.some((row) => ["queued", "running"].includes(row.state));
   }
 
   await refresh();
   const again = async () => {
-    if (!content.isConnected) return;
     try {
       if (document.visibilityState === "visible") await refresh();
-      if (lost) connection("live");
-      lost = false;
-    } catch {
-      lost = true;
+      connection("live");
+    } catch (error) {
+      if (isRefusal(error)) return refused(error);
       connection("lost");
     }
-    setTimeout(again, REFRESH_MS);
+    if (content.isConnected) timer = setTimeout(again, REFRESH_MS);
   };
-  setTimeout(again, REFRESH_MS);
+  timer = setTimeout(again, REFRESH_MS);
+  onLeave(() => clearTimeout(timer));
 }
 
 async function workerNotice() {

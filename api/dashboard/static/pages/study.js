@@ -1,11 +1,12 @@
 // One study: the trade-off, what was tried, what is happening, and the verdict.
 
-import { all, get, post, remove, studyPath } from "../api.js";
+import { all, get, isRefusal, post, remove, studyPath } from "../api.js";
 import { prepareCharts } from "../charts.js";
-import { fill, h } from "../dom.js";
-import { duration, gain, minutes, moment, reading } from "../format.js";
+import { fill, h, refill } from "../dom.js";
+import { duration, gain, minutes, moment, parts, reading } from "../format.js";
 import { follow } from "../live.js";
 import { simulatedBadge, stateBadge } from "../parts/badges.js";
+import { confirmed, told } from "../parts/dialog.js";
 import { eventLog } from "../parts/event_log.js";
 import { frontCard } from "../parts/front.js";
 import { historyCard } from "../parts/history.js";
@@ -18,6 +19,7 @@ import { trialsCard } from "../parts/trials_table.js";
 import { weightsCard } from "../parts/weights.js";
 
 const SETTLE_MS = 400;
+const AGAIN_MS = 3000;
 const FRAME_MS = 20;
 const PAST_EVENTS = 200;
 const CHANGES_TRIALS = ["trial_state", "trial_scored", "trial_proposed"];
@@ -65,8 +67,8 @@ function layout(main, { study: reference, mayWrite }, state) {
   return {
     log,
     head() {
-      fill(headPlace, header(state.study, mayWrite), figures(state.study), notices(state.study));
-      fill(verdictPlace, recommendationCard(state.study));
+      refill(headPlace, header(state.study, mayWrite), figures(state.study), notices(state.study));
+      refill(verdictPlace, recommendationCard(state.study));
     },
     everything() {
       this.head();
@@ -91,12 +93,20 @@ function listen(context, state, view) {
     try {
       state.study = await get(studyPath(context.study));
       if (trials) state.trials = await all(studyPath(context.study, "trials"));
-      view.head();
-      if (trials) view.trialsChanged();
-    } catch {
+    } catch (error) {
+      if (isRefusal(error)) return context.refused(error);
+      touched.trials ||= trials;
       context.connection("lost");
+      return soon(AGAIN_MS);
     }
+    context.connection("live");
+    view.head();
+    if (trials) view.trialsChanged();
   }
+  const soon = (after) => {
+    clearTimeout(timer);
+    timer = setTimeout(settle, after);
+  };
   const from = Math.max(0, state.study.last_event_seq - PAST_EVENTS);
   const known = state.study.last_event_seq;
   const end = follow(context.study, from, (event) => {
@@ -104,21 +114,21 @@ function listen(context, state, view) {
     if (event.seq <= known) return;
     touched.study = true;
     touched.trials ||= CHANGES_TRIALS.includes(event.kind);
+    soon(SETTLE_MS);
+  }, (now) => context.connection(now, "events"), context.refused);
+  context.onLeave(() => {
     clearTimeout(timer);
-    timer = setTimeout(settle, SETTLE_MS);
-  }, context.connection);
-  addEventListener("pagehide", end, { once: true });
+    end();
+  });
 }
 
 function header(study, mayWrite) {
-  const act = (name) => async () => {
-    await post(studyPath(study.reference, name)).catch((error) => alert(error.message));
-  };
+  const act = (name) => () => post(studyPath(study.reference, name)).catch((error) => told("It could not be done", error.message));
   const button = (label, name, kind = "") => h("button", { type: "button", class: kind, onclick: act(name) }, label);
   const buttons = {
-    queued: [button("Pause", "pause"), button("Cancel", "cancel", "button-danger")],
-    running: [button("Pause", "pause"), button("Cancel", "cancel", "button-danger")],
-    paused: [button("Resume", "resume", "button-main"), button("Cancel", "cancel", "button-danger"), deleteButton(study)],
+    queued: [button("Pause", "pause"), cancelButton(study, act)],
+    running: [button("Pause", "pause"), cancelButton(study, act)],
+    paused: [button("Resume", "resume", "button-main"), cancelButton(study, act), deleteButton(study)],
     failed: [button("Try again", "resume"), deleteButton(study)], cancelled: [button("Resume", "resume"), deleteButton(study)], complete: [deleteButton(study)],
   };
   return h("div", { class: "row row-spread" },
@@ -127,10 +137,16 @@ function header(study, mayWrite) {
     h("div", { class: "row" }, study.requested || !mayWrite ? null : buttons[study.state]));
 }
 
+function cancelButton(study, act) {
+  return h("button", { type: "button", class: "button-danger", onclick: async () => {
+    if (await confirmed(`Cancel ${study.reference}?`, "The engine is stopped and the study ends. What was measured is kept, and the study can be resumed.", "Cancel the study", "Keep it running")) await act("cancel")();
+  } }, "Cancel");
+}
+
 function deleteButton(study) {
   return h("button", { type: "button", class: "button-danger", onclick: async () => {
-    if (!confirm(`Delete ${study.reference} with everything measured in it? This cannot be undone.`)) return;
-    await remove(studyPath(study.reference)).then(() => location.assign("/"), (error) => alert(error.message));
+    if (!await confirmed(`Delete ${study.reference}?`, "Everything measured in it goes with it. This cannot be undone.", "Delete")) return;
+    await remove(studyPath(study.reference)).then(() => location.assign("/"), (error) => told("It could not be deleted", error.message));
   } }, "Delete");
 }
 
@@ -142,11 +158,17 @@ function figures(study) {
   return h("div", { class: "stack" },
     h("div", { class: "grid figures" },
       figure("Best trial against the baseline", best ? gain(best.score?.value) : "–", best ? `trial ${best.trial}, measured once; confirmation decides` : "nothing better was measured yet"),
-      figure("Baseline TTFT p95", reading(study.baseline?.summary?.quantities?.ttft_p95_ms ?? null, "ms"), `throughput ${reading(study.baseline?.summary?.quantities?.output_tokens_per_s ?? null, "tokens/s")}`),
+      figure("Baseline TTFT p95", ...baselineFigure(study.baseline?.summary?.quantities)),
       figure("GPU minutes", minutes(progress.gpu_minutes_used), progress.gpu_minutes_left === null ? "no limit set" : `${minutes(progress.gpu_minutes_left)} left`),
       figure("Time", duration(progress.elapsed_s), left)),
     h("div", { class: "card" }, h("div", { class: "row row-spread small" }, h("span", {}, `${phase(study)} · ${progress.trials_done} of ${progress.trials_total} trials`), h("span", { class: "muted" }, `${progress.starts_done} of about ${progress.starts_total} engine starts`)),
       h("progress", { max: Math.max(progress.starts_total, 1), value: progress.starts_done, "aria-label": "Engine starts" })));
+}
+
+function baselineFigure(quantities) {
+  const [value, interval] = parts(quantities?.ttft_p95_ms, "ms");
+  const throughput = `throughput ${reading(quantities?.output_tokens_per_s ?? null, "tokens/s")}`;
+  return [value, interval ? `90 % interval ${interval}; ${throughput}` : throughput];
 }
 
 function phase(study) {

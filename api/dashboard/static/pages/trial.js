@@ -5,6 +5,8 @@ import { chartPlace, draw, palette } from "../charts.js";
 import { facts, fill, h, table } from "../dom.js";
 import { DASH, duration, flagValue, gain, moment, percent, quantity, reading } from "../format.js";
 import { stateBadge } from "../parts/badges.js";
+import { distributionCard } from "../parts/distribution.js";
+import { failureWords } from "../parts/failures.js";
 import { notice } from "../parts/notices.js";
 import { applied, flagNames } from "../parts/quantities.js";
 
@@ -24,19 +26,18 @@ export async function show(main, context) {
   const log = h("div", {});
   fill(main, h("div", { class: "stack" }, head(study, trial), failure(trial), score(trial),
     h("div", { class: "grid" },
-      h("div", { class: "span-5" }, configuration(trial, baseline)),
-      h("div", { class: "span-7" }, measurement ? quantities(measurement) : nothingMeasured(trial)),
-      measurement ? h("div", { class: "span-6" }, tails) : null,
-      measurement ? h("div", { class: "span-6" }, classes(measurement)) : null,
+      h("div", { class: "span-5 stack" }, configuration(trial, baseline), measurement ? validity(measurement) : null),
+      h("div", { class: "span-7" }, measurement ? quantities(scored) : nothingMeasured(trial)),
+      measurement ? h("div", { class: "span-7" }, tails) : null,
+      measurement ? h("div", { class: "span-5" }, classes(measurement)) : null,
       measurement ? h("div", { class: "span-12" }, curves) : null,
-      measurement ? h("div", { class: "span-5" }, validity(measurement)) : null,
-      h("div", { class: measurement ? "span-7" : "span-12" }, attempts(trial))),
+      h("div", { class: "span-12" }, attempts(trial))),
     log));
   if (measurement) {
-    distribution(tails, measurement);
-    await series(curves, path).catch(() => fill(curves, noCurves()));
+    await distributionCard(tails, { own: { path, attempt: scored.ordinal }, baseline: trial.number === 0 ? null : { path: studyPath(context.study, "trials", 0), attempt: scoredAttempt(baseline) }, latency: measurement.latency, slo: study.document.objective?.slo ?? {} });
+    await series(curves, `${path}/series?attempt=${scored.ordinal}`).catch(() => fill(curves, noCurves()));
   }
-  await engineLog(log, path, trial).catch(() => fill(log));
+  await engineLog(log, path, trial, scored?.ordinal).catch(() => fill(log));
 }
 
 function head(study, trial) {
@@ -50,7 +51,7 @@ function head(study, trial) {
 function failure(trial) {
   const found = trial.diagnosis;
   if (!found) return null;
-  return notice(trial.state === "infeasible" ? "warn" : "bad", found.summary, h("p", {}, `Class ${found.failure_class ?? found.class}, in phase ${found.phase}.`),
+  return notice(trial.state === "infeasible" ? "warn" : "bad", found.summary, h("p", {}, `${failureWords(found.class)} (`, h("code", {}, found.class), `), in phase ${found.phase.replaceAll("_", " ")}.`),
     found.evidence?.length ? h("pre", { class: "log" }, found.evidence.join("\n")) : null,
     found.remedies?.length ? h("div", {}, h("strong", {}, "What to change"), h("ul", {}, found.remedies.map((remedy) => h("li", {}, `${remedy.knob}: ${remedy.direction}${remedy.value ? ` (${remedy.value})` : ""}`)))) : null);
 }
@@ -91,7 +92,8 @@ function nothingMeasured(trial) {
   return h("section", { class: "card empty" }, h("h2", {}, "Nothing was measured"), h("p", {}, trial.infeasibility?.reason ?? trial.score?.abort?.reason ?? `The trial is ${trial.state}.`));
 }
 
-function quantities({ latency, capacity }) {
+function quantities(scored) {
+  const { latency, capacity } = scored.measurement;
   const rows = [["TTFT", latency.ttft_ms], ["TPOT", latency.tpot_ms], ["ITL", latency.itl_ms], ["End to end", latency.e2e_ms]].filter(([, found]) => found);
   const cell = (name) => ({ label: name, number: true, render: ([, found]) => [quantity(found[name].value), found[name].low === null ? null : h("div", { class: "small muted" }, `${quantity(found[name].low)}–${quantity(found[name].high)}`)] });
   return h("section", { class: "card stack", "aria-labelledby": "measured-title" }, h("h2", { id: "measured-title" }, "Measured"),
@@ -107,28 +109,14 @@ function quantities({ latency, capacity }) {
       ["KV cache, peak", `${percent(latency.kv_usage_peak)} at the rate, ${percent(capacity.kv_usage_peak)} saturated`],
       ["Preemptions", `${latency.preemptions ?? DASH} at the rate, ${capacity.preemptions ?? DASH} saturated`],
       ["Requests", `${latency.requests.scheduled} due, ${latency.requests.completed} completed, ${latency.requests.failed} failed, ${latency.requests.unfinished} unfinished`],
-    ]), bound({ latency, capacity }));
+    ]), bound(scored));
 }
 
-/** Said from measured quantities only, and only where they are plain. */
-function bound({ latency, capacity }) {
-  const told = [];
-  if (capacity.preemptions > 0) told.push("saturated, sequences were preempted: the KV cache was the limit");
-  else if (capacity.kv_usage_peak > 0.95) told.push("saturated, the KV cache was full");
-  if (capacity.waiting_peak > 0 && capacity.kv_usage_peak !== null && capacity.kv_usage_peak < 0.9) told.push("saturated, requests waited although the KV cache had room: the sequence limit or the token budget held them back");
-  if (latency.waiting_peak > 0 && latency.waiting_peak > latency.running_peak) told.push("at the study's rate more requests waited than ran");
-  return told.length ? notice("info", "What bound it", `${told.join("; ")}.`) : null;
-}
-
-function distribution(place, { latency }) {
-  const chart = chartPlace("TTFT and TPOT by percentile", "chart-small");
-  fill(place, h("section", { class: "card" }, h("h2", {}, "Tails"), chart));
-  const names = ["p50", "p90", "p95", "p99", "max"];
-  draw(chart, () => {
-    const colours = palette();
-    const trace = (found, name, i, yaxis) => found ? [{ type: "scatter", mode: "lines+markers", name, yaxis, x: names, y: names.map((key) => found[key].value), line: { color: colours.series[i], width: 2 }, error_y: { type: "data", symmetric: false, color: colours.faint, thickness: 1, array: names.map((key) => (found[key].high ?? found[key].value) - found[key].value), arrayminus: names.map((key) => found[key].value - (found[key].low ?? found[key].value)) } }] : [];
-    return { traces: [...trace(latency.ttft_ms, "TTFT", 0, "y"), ...trace(latency.tpot_ms, "TPOT", 1, "y2")], layout: { xaxis: { type: "category" }, yaxis: { title: "TTFT (ms)", rangemode: "tozero" }, yaxis2: { title: "TPOT (ms)", overlaying: "y", side: "right", rangemode: "tozero", showgrid: false }, margin: { l: 60, r: 60, t: 8, b: 40 } } };
-  });
+/** The service's verdicts, with the numbers they rest on; nothing is judged here. */
+function bound({ bottleneck }) {
+  const told = [["At the study's rate", bottleneck.latency], ["Saturated", bottleneck.capacity]];
+  if (told.every(([, found]) => found.bound === "unknown")) return null;
+  return notice("info", "What bound it", h("dl", { class: "facts" }, told.map(([when, found]) => [h("dt", {}, when), h("dd", {}, found.summary)])));
 }
 
 function classes({ latency }) {
@@ -141,8 +129,13 @@ function classes({ latency }) {
   ], rows) : h("p", { class: "muted" }, "The prompts of this workload are too alike to be told apart."));
 }
 
+/** The start that the trial's score rests on; null where none was measured. */
+function scoredAttempt(trial) {
+  return trial.attempts.find((one) => one.purpose === "search" && one.valid)?.ordinal ?? null;
+}
+
 async function series(place, path) {
-  const { points } = await get(`${path}/series`);
+  const { points } = await get(path);
   if (!points.length) return fill(place, noCurves());
   const chart = chartPlace("KV cache usage, running and waiting requests and preemptions over the measurement");
   fill(place, h("section", { class: "card" }, h("h2", {}, "Over time"), chart));
@@ -181,15 +174,29 @@ function attempts(trial) {
   ], trial.attempts) : h("p", { class: "muted" }, "The engine was not started for this trial."));
 }
 
-async function engineLog(place, path, trial) {
-  const links = trial.artifacts.map((name) => h("li", {}, h("a", { href: `/api/v1/${path}/artifacts/${encodeURIComponent(name)}`, download: "" }, name)));
-  const downloads = links.length ? h("details", {}, h("summary", {}, "Raw files"), h("ul", {}, links)) : null;
-  if (!trial.artifacts.includes("engine.log")) return fill(place, downloads ? h("section", { class: "card" }, downloads) : null);
-  const lines = (await text(`/api/v1/${path}/artifacts/engine.log`)).split("\n");
+async function engineLog(place, path, trial, wanted) {
+  const shownAttempt = trial.attempts.find((one) => one.ordinal === wanted) ?? trial.attempts.at(-1);
+  const downloads = rawFiles(path, trial);
+  if (!shownAttempt?.artifacts.includes("engine.log")) return fill(place, downloads ? h("section", { class: "card" }, downloads) : null);
+  const lines = (await text(`${fileAddress(path, "engine.log", shownAttempt)}`)).split("\n");
   const deciding = new Set((trial.diagnosis?.evidence ?? []).map((line) => line.trim()));
   const marked = (line) => [...deciding].some((evidence) => evidence && line.includes(evidence));
   const shown = lines.slice(-LOG_LINES);
-  return fill(place, h("section", { class: "card stack" }, h("h2", {}, "Engine log"),
-    h("pre", { class: "log", tabindex: "0", "aria-label": "Engine log" }, shown.map((line) => [marked(line) ? h("mark", {}, line) : line, "\n"])),
+  const found = shown.some(marked);
+  return fill(place, h("section", { class: "card stack", "aria-labelledby": "log-title" }, h("h2", { id: "log-title" }, `Engine log of start ${shownAttempt.ordinal}`),
+    found ? h("p", { class: "muted small" }, "The lines that decided are marked with ▶.") : null,
+    h("pre", { class: "log", tabindex: "0", "aria-label": "Engine log" }, shown.map((line) => [marked(line) ? h("mark", {}, `▶ ${line}`) : line, "\n"])),
     lines.length > LOG_LINES ? h("p", { class: "muted small" }, `The last ${LOG_LINES} of ${lines.length} lines; the whole log is among the raw files.`) : null, downloads));
+}
+
+/** The address of a file that an engine start left; what is in a folder keeps its path. */
+function fileAddress(path, name, attempt) {
+  return `/api/v1/${path}/artifacts/${name.split("/").map(encodeURIComponent).join("/")}?attempt=${attempt.ordinal}`;
+}
+
+function rawFiles(path, trial) {
+  const starts = trial.attempts.filter((one) => one.artifacts.length);
+  if (!starts.length) return null;
+  return h("details", {}, h("summary", {}, "Raw files: logs, request records, metric series"), starts.map((one) => h("div", {}, h("h3", {}, `Start ${one.ordinal}, ${one.purpose.replaceAll("_", " ")}`),
+    h("ul", { class: "files" }, one.artifacts.map((name) => h("li", {}, h("a", { href: fileAddress(path, name, one), download: "" }, name)))))));
 }

@@ -3,23 +3,25 @@
 import { h, table } from "../dom.js";
 import { DASH, duration, flagValue, minutes, quantity } from "../format.js";
 import { notice } from "./notices.js";
-import { shortFlag } from "./quantities.js";
+import { flagNames } from "./quantities.js";
 
 export function forecastView(plan) {
-  const names = [...new Set(plan.starts.flatMap((start) => Object.keys(start.flags)))];
-  const gib = (start, name) => start.memory ? quantity(start.memory[name]) : DASH;
+  const names = flagNames(plan.starts);
+  const memory = (name, unit = "") => (start) => start.memory ? quantity(start.memory[name], unit) : DASH;
+  const rows = [
+    ...names.map((name) => [h("code", {}, `--${name}`), (start) => flagValue(start.flags[name])]),
+    ["Weights", memory("weights_gib", "GiB")], ["Activations", memory("activation_gib", "GiB")], ["CUDA graphs", memory("graph_gib", "GiB")],
+    ["KV cache", memory("kv_cache_gib", "GiB")], ["KV cache tokens", memory("kv_cache_tokens")],
+    ["p95 requests at once", memory("requests_p95_at_once")], ["Speaks against it", (start) => h("span", { class: "wrap" }, start.rejected ?? start.memory?.problem ?? "nothing")],
+  ];
   return h("div", { class: "stack" },
     plan.simulated ? notice("info", null, "On the embedded engine: the study is a simulation.") : null,
     h("p", {}, h("strong", {}, `About ${plan.restarts} engine starts, ${duration(plan.duration_s)}, ${minutes(plan.gpu_minutes)} of GPU time.`), ` ${plan.confirmation_restarts} of the starts confirm the finalists. Load: ${plan.workload}${rateOf(plan)}.`),
     plan.notices.map((one) => notice("warn", null, typeof one === "string" ? one : one.message)),
-    table("First configurations and their predicted memory, GiB per GPU", [
-      { label: "Start", render: (start) => start.origin.replaceAll("_", " ") },
-      ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (start) => flagValue(start.flags[name]) })),
-      { label: "Weights", number: true, render: (start) => gib(start, "weights_gib") }, { label: "Activations", number: true, render: (start) => gib(start, "activation_gib") },
-      { label: "KV cache", number: true, render: (start) => gib(start, "kv_cache_gib") }, { label: "KV tokens", number: true, render: (start) => gib(start, "kv_cache_tokens") },
-      { label: "p95 requests at once", number: true, render: (start) => gib(start, "requests_p95_at_once") },
-      { label: "Speaks against it", render: (start) => start.rejected ?? start.memory?.problem ?? "nothing" },
-    ], plan.starts),
+    table("First configurations and their predicted memory per GPU", [
+      { label: "", render: ([words]) => words },
+      ...plan.starts.map((start) => ({ label: start.origin.replaceAll("_", " "), number: true, render: ([, value]) => value(start) })),
+    ], rows),
     h("details", {}, h("summary", {}, "Exact commands"), plan.starts.map((start) => h("pre", { class: "command" }, start.argv.map(quoted).join(" ")))));
 }
 

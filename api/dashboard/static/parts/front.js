@@ -1,9 +1,10 @@
 // The front of trade-offs: any two quantities, a third as colour, SLO limits as lines to drag.
 
 import { get, studyPath } from "../api.js";
-import { chartPlace, draw, MOST_BARS, palette } from "../charts.js";
+import { chartPlace, colourBar, draw, MOST_BARS, narrow, palette } from "../charts.js";
 import { fill, h, table } from "../dom.js";
-import { quantity, reading } from "../format.js";
+import { percent, quantity, reading } from "../format.js";
+import { failureWords, infeasibleGroups } from "./failures.js";
 import { AXES, LOWER_IS_BETTER, label } from "./quantities.js";
 
 const NONE = "none";
@@ -14,7 +15,7 @@ const NONE = "none";
  */
 export function frontCard(reference, { trials, marks, slo, onSlo }) {
   const choice = { x: "ttft_p95_ms", y: "output_tokens_per_s", colour: "tpot_p95_ms", log: true };
-  const place = chartPlace("Front of trade-offs between the chosen quantities; the table below holds the same points", "chart-tall");
+  const place = chartPlace("Front of trade-offs between the chosen quantities; the table below holds the same points", "chart-tall chart-facets");
   const list = h("div", {});
   const limits = { ...slo };
   const setSlo = (changed) => { Object.assign(limits, { ttft_ms: null, tpot_ms: null }, changed); if (points.length) show(); };
@@ -33,7 +34,7 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
 
   async function show() {
     fill(list, pointsTable(points, choice, trials(), marks()));
-    const element = await draw(place, () => figure(points, edge, choice, trials(), marks(), limits));
+    const element = await draw(place, () => figure(points, edge, choice, trials(), marks(), limits, narrow(place)));
     element.removeAllListeners?.("plotly_relayout");
     element.on?.("plotly_relayout", (change) => dragged(change, choice, limits, onSlo));
     element.removeAllListeners?.("plotly_click");
@@ -53,29 +54,30 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
     h("h2", { id: "front-title" }, "Trade-offs"),
     h("div", { class: "fields" }, pick("x", "Across", AXES), pick("y", "Up", AXES), pick("colour", "Colour", [NONE, ...AXES])),
     h("div", { class: "row" }, h("label", { class: "inline" }, log, "Logarithmic axes"),
-      h("span", { class: "muted small" }, "Bars are 90 % intervals (of many points, those on the front). Drag a dashed line to move an SLO limit, or type it beside the weights.")),
+      h("span", { class: "muted small" }, "Bars are 90 % intervals (of many points, those on the front); throughput is that of the saturated engine. Drag a dashed line to move an SLO limit, or type it beside the weights.")),
     place, h("details", {}, h("summary", {}, "The same as a table"), list));
   return { card, load, show, setSlo };
 }
 
-function figure(points, edge, choice, trials, marks, limits) {
+function figure(points, edge, choice, trials, marks, limits, small) {
   const colours = palette();
+  const busy = new Map(trials.filter((trial) => typeof trial.summary?.gpu_utilization === "number").map((trial) => [trial.number, trial.summary.gpu_utilization]));
   const known = points.filter((point) => point.values[choice.x] && point.values[choice.y]);
   const best = known.filter((point) => point.on_front);
   const rest = known.filter((point) => !point.on_front);
   const special = [[marks.baseline, "baseline", "square", colours.text], [marks.incumbent, "best so far", "diamond", colours.accent], [marks.recommended, "recommended", "star", colours.good]];
   const traces = [
-    markers(rest, choice, "dominated", { color: colours.faint, size: 8, symbol: "circle-open" }, colours, rest.length <= MOST_BARS),
+    markers(rest, choice, "dominated", { color: colours.faint, size: 8, symbol: "circle-open" }, colours, busy, rest.length <= MOST_BARS),
     line(known.filter((point) => edge.has(point.trial)), choice, colours),
-    markers(best, choice, "on the front", colourOf(best, choice, colours), colours),
+    markers(best, choice, "on the front", colourOf(best, choice, colours), colours, busy),
     ...special.filter(([number]) => number !== null && number !== undefined).map(([number, name, symbol, colour]) =>
-      markers(known.filter((point) => point.trial === number), choice, name, { color: colour, size: 19, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, false)),
-    infeasible(known, trials, choice, colours),
+      markers(known.filter((point) => point.trial === number), choice, name, { color: colour, size: 19, symbol: `${symbol}-open`, line: { width: 2.5, color: colour } }, colours, busy, false)),
+    ...infeasible(known, trials, choice, colours),
   ].filter((trace) => trace !== null && trace.x.length > 0);
-  return { traces, layout: layout(choice, limits, colours), config: { edits: { shapePosition: true } } };
+  return { traces, layout: layout(choice, limits, colours, small), config: { edits: { shapePosition: true } } };
 }
 
-function layout(choice, limits, colours) {
+function layout(choice, limits, colours, small) {
   const type = choice.log ? "log" : "linear";
   const shapes = [];
   const annotations = [];
@@ -87,22 +89,23 @@ function layout(choice, limits, colours) {
     const at = choice.log ? Math.log10(limit) : limit;
     annotations.push({ xref: across ? "x" : "paper", yref: across ? "paper" : "y", x: across ? at : 1, y: across ? 1 : at, text: `SLO ${quantity(limit)} ms`, showarrow: false, font: { color: colours.warn }, xanchor: "right", yanchor: "bottom" });
   }
-  return { xaxis: { type, title: label(choice.x) }, yaxis: { type, title: label(choice.y) }, shapes, annotations, hovermode: "closest" };
+  const legend = { orientation: "h", y: small ? -0.42 : -0.22, font: { color: colours.muted } };
+  return { legend, xaxis: { type, title: label(choice.x), nticks: small ? 4 : undefined }, yaxis: { type, title: label(choice.y) }, shapes, annotations, hovermode: "closest" };
 }
 
-function markers(points, choice, name, marker, colours, bars = true) {
+function markers(points, choice, name, marker, colours, busy, bars = true) {
   return {
     type: "scatter", mode: "markers", name, marker,
     x: points.map((point) => point.values[choice.x].value), y: points.map((point) => point.values[choice.y].value),
     error_x: bars ? errors(points, choice.x, colours) : undefined, error_y: bars ? errors(points, choice.y, colours) : undefined,
     customdata: points.map((point) => point.trial),
-    text: points.map((point) => hover(point, choice)), hovertemplate: "%{text}<extra></extra>",
+    text: points.map((point) => hover(point, choice, busy.get(point.trial))), hovertemplate: "%{text}<extra></extra>",
   };
 }
 
-function hover(point, choice) {
+function hover(point, choice, busy) {
   const names = [...new Set([choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])])];
-  return [`Trial ${point.trial}`, ...names.map((name) => `${label(name)}: ${reading(point.values[name])}`)].join("<br>");
+  return [`Trial ${point.trial}`, ...names.map((name) => `${label(name)}: ${reading(point.values[name])}`), ...(busy === undefined ? [] : [`GPU busy: ${percent(busy)}`])].join("<br>");
 }
 
 function errors(points, name, colours) {
@@ -119,22 +122,24 @@ function line(points, choice, colours) {
 function colourOf(points, choice, colours) {
   const values = choice.colour === NONE ? null : points.map((point) => point.values[choice.colour]?.value ?? null);
   if (!values || !values.some((value) => value !== null)) return { color: colours.accent, size: 10 };
-  return { color: values, size: 11, colorscale: colours.scale, reversescale: !LOWER_IS_BETTER(choice.colour), showscale: true, line: { width: 1, color: colours.surface }, colorbar: { title: { text: label(choice.colour), side: "right" }, thickness: 12, outlinewidth: 0 } };
+  return { color: values, size: 11, colorscale: colours.scale, reversescale: !LOWER_IS_BETTER(choice.colour), showscale: true, line: { width: 1, color: colours.surface }, colorbar: colourBar(label(choice.colour)) };
 }
 
-/** Trials that could not run have no place on these axes: they stand along the lower edge. */
+/** Trials that could not run have no place on these axes: they stand along the lower edge, by class. */
 function infeasible(known, trials, choice, colours) {
-  const failed = trials.filter((trial) => trial.state === "infeasible");
-  if (!failed.length || !known.length) return null;
+  const groups = infeasibleGroups(trials);
+  if (!groups.length || !known.length) return [];
+  const count = groups.reduce((sum, group) => sum + group.trials.length, 0);
   const xs = known.map((point) => point.values[choice.x].value);
   const bottom = Math.min(...known.map((point) => point.values[choice.y].value));
   const [low, high] = [Math.min(...xs), Math.max(...xs)];
-  const at = failed.map((_, i) => choice.log ? low * (high / low || 1) ** ((i + 0.5) / failed.length) : low + (high - low) * (i + 0.5) / failed.length);
-  return {
-    type: "scatter", mode: "markers", name: "could not run (place means nothing)", marker: { symbol: "x", size: 9, color: colours.bad },
-    x: at, y: failed.map(() => bottom * (choice.log ? 0.92 : 0.96)), customdata: failed.map((trial) => trial.number),
-    text: failed.map((trial) => `Trial ${trial.number}: ${trial.failure_class ?? "infeasible"}`), hovertemplate: "%{text}<extra></extra>",
-  };
+  const place = (i) => choice.log ? low * (high / low || 1) ** ((i + 0.5) / count) : low + (high - low) * (i + 0.5) / count;
+  let next = 0;
+  return groups.map((group) => ({
+    type: "scatter", mode: "markers", name: group.name, marker: { symbol: group.symbol, size: 9, color: colours.bad },
+    x: group.trials.map(() => place(next++)), y: group.trials.map(() => bottom * (choice.log ? 0.92 : 0.96)), customdata: group.trials.map((trial) => trial.number),
+    text: group.trials.map((trial) => `Trial ${trial.number} could not run: ${group.words}<br>Its place means nothing: it has no latency.`), hovertemplate: "%{text}<extra></extra>",
+  }));
 }
 
 /** A dragged line tells its new place under keys such as `shapes[0].x0`. */
@@ -154,7 +159,7 @@ function dragged(change, choice, limits, onSlo) {
 function pointsTable(points, choice, trials, marks) {
   const names = [...new Set([choice.x, choice.y, ...(choice.colour === NONE ? [] : [choice.colour])])];
   const role = (number) => [number === marks.recommended ? "recommended" : null, number === marks.incumbent ? "best so far" : null, number === marks.baseline ? "baseline" : null].filter(Boolean).join(", ");
-  const failed = trials.filter((trial) => trial.state === "infeasible").map((trial) => ({ trial: trial.number, values: {}, on_front: false, failure: trial.failure_class ?? "infeasible" }));
+  const failed = trials.filter((trial) => trial.state === "infeasible").map((trial) => ({ trial: trial.number, values: {}, on_front: false, failure: `could not run: ${failureWords(trial.failure_class)}` }));
   return table("Points of the chart", [
     { label: "Trial", render: (point) => String(point.trial) },
     { label: "", render: (point) => point.failure ?? [point.on_front ? "on the front" : "dominated", role(point.trial) ? `, ${role(point.trial)}` : ""].join("") },

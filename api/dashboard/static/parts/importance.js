@@ -6,6 +6,7 @@ import { fill, h } from "../dom.js";
 import { gain } from "../format.js";
 import { applied, flagNames } from "./quantities.js";
 
+const POWERS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144];
 const NAMES = { log2_max_num_seqs: "max-num-seqs", token_budget: "max-num-batched-tokens", enable_chunked_prefill: "enable-chunked-prefill", memory_headroom: "gpu-memory-utilization (headroom)" };
 
 export function importanceCard(reference, trials) {
@@ -48,6 +49,6 @@ function slice(trials, name) {
       error_y: rows.length > MOST_BARS ? undefined : { type: "data", symmetric: false, color: colours.faint, thickness: 1, width: 3, array: rows.map((t) => 100 * (Math.exp(t.score.high ?? t.score.value) - Math.exp(t.score.value))), arrayminus: rows.map((t) => 100 * (Math.exp(t.score.value) - Math.exp(t.score.low ?? t.score.value))) },
       text: rows.map((trial) => `Trial ${trial.number}: ${gain(trial.score.value)}`), hovertemplate: "%{text}<extra></extra>",
     }],
-    layout: { xaxis: { title: name, type: number && name.startsWith("max-") ? "log" : number ? "linear" : "category" }, yaxis: { title: "Against the baseline (%)" }, margin: { l: 60, r: 10, t: 6, b: 44 } },
+    layout: { xaxis: { title: name, ...(number && name.startsWith("max-") ? { type: "log", tickvals: POWERS, tickformat: "d" } : { type: number ? "linear" : "category" }) }, yaxis: { title: "Against the baseline (%)" }, margin: { l: 60, r: 10, t: 6, b: 44 } },
   };
 }

@@ -5,7 +5,7 @@ export const QUANTITIES = {
   tpot_p50_ms: ["TPOT p50", "ms"], tpot_p95_ms: ["TPOT p95", "ms"], tpot_p99_ms: ["TPOT p99", "ms"],
   itl_p50_ms: ["ITL p50", "ms"], itl_p95_ms: ["ITL p95", "ms"], itl_p99_ms: ["ITL p99", "ms"],
   e2e_p50_ms: ["End to end p50", "ms"], e2e_p95_ms: ["End to end p95", "ms"], e2e_p99_ms: ["End to end p99", "ms"],
-  output_tokens_per_s: ["Throughput, saturated", "tokens/s"], goodput_per_s: ["Goodput", "requests/s"],
+  output_tokens_per_s: ["Throughput", "tokens/s"], goodput_per_s: ["Goodput", "requests/s"],
   max_rate_per_s: ["Highest rate within the SLO", "requests/s"],
   slo_attainment: ["SLO attainment", ""], gpu_hours_per_million_tokens: ["GPU hours per 10⁶ output tokens", "h"],
 };

@@ -1,18 +1,18 @@
 // The verdict and what it rests on.
 
 import { h, table } from "../dom.js";
-import { flagValue, gain, quantity } from "../format.js";
+import { flagValue, gain, quantity, signed } from "../format.js";
 import { verdictBadge } from "./badges.js";
 import { notice } from "./notices.js";
 
-export function recommendationCard(study, { withLink = true } = {}) {
+export function recommendationCard(study, { withLink = true, withChanges = true } = {}) {
   const found = study.recommendation;
   if (!found) return null;
   const to = `/studies/${encodeURIComponent(study.reference)}/export`;
   return h("section", { class: "card stack", "aria-labelledby": "verdict-title" },
     h("div", { class: "row row-spread" }, h("h2", { id: "verdict-title" }, "Recommendation"), verdictBadge(found.verdict)),
     h("p", { class: "figure-value" }, found.headline), h("p", {}, found.reason),
-    evidence(found), changes(found), metrics(found), finalists(study, found), picks(study, found),
+    evidence(found), withChanges ? changes(found) : null, metrics(found), finalists(study, found), picks(study, found),
     withLink && found.flags ? h("div", { class: "row" }, h("a", { class: "button button-main", href: to }, found.verdict === "keep_baseline" ? "Today's command, with the evidence" : "Take the launch command")) : null);
 }
 
@@ -33,13 +33,12 @@ function changes(found) {
 
 function metrics(found) {
   if (!found.metrics?.length) return null;
-  const change = (metric) => metric.change_percent === null ? "–" : `${metric.change_percent >= 0 ? "+" : "−"}${Math.abs(metric.change_percent).toFixed(1)} %`;
-  const interval = (metric) => metric.change_low_percent === null || metric.change_low_percent === undefined ? "–" : `${metric.change_low_percent.toFixed(1)} to ${metric.change_high_percent.toFixed(1)} %`;
+  const interval = (metric) => metric.change_low_percent === null || metric.change_low_percent === undefined ? "–" : `${signed(metric.change_low_percent)} to ${signed(metric.change_high_percent)}`;
   return table("What changed in confirmation", [
     { label: "Quantity", render: (metric) => metric.name },
     { label: "Baseline", number: true, render: (metric) => quantity(metric.before, metric.unit) },
     { label: "Recommended", number: true, render: (metric) => quantity(metric.after, metric.unit) },
-    { label: "Change", number: true, render: change },
+    { label: "Change", number: true, render: (metric) => signed(metric.change_percent) },
     { label: "90 % interval", number: true, render: interval },
   ], found.metrics);
 }

@@ -1,8 +1,9 @@
 // All trials of a study, sortable, with what can be done with them.
 
-import { h, fill, table } from "../dom.js";
-import { DASH, flagValue, gain, percent, reading } from "../format.js";
+import { h, refill, table } from "../dom.js";
+import { DASH, flagValue, gain, parts, percent } from "../format.js";
 import { stateBadge } from "./badges.js";
+import { failureWords } from "./failures.js";
 import { applied, shortFlag, varyingFlags } from "./quantities.js";
 
 const SHOWN = 200;
@@ -22,7 +23,7 @@ export function trialsCard(reference, trials, marks) {
   function show() {
     const names = varyingFlags(trials());
     const rows = sorted(trials(), sort);
-    fill(place, table("Trials", columns(names), rows.slice(0, SHOWN), (trial) => ({ class: trial.number === marks().recommended ? "is-recommended" : trial.number === 0 ? "is-baseline" : null })),
+    refill(place, table("Trials", columns(names), rows.slice(0, SHOWN), (trial) => ({ class: trial.number === marks().recommended ? "is-recommended" : trial.number === 0 ? "is-baseline" : null })),
       rows.length > SHOWN ? h("p", { class: "muted small" }, `The first ${SHOWN} of ${rows.length} in this order; the charts hold all.`) : null);
   }
 
@@ -30,17 +31,22 @@ export function trialsCard(reference, trials, marks) {
   const columns = (names) => [
     { label: h("span", { class: "quiet" }, "Choose"), render: (trial) => h("input", { type: "checkbox", "aria-label": `Choose trial ${trial.number}`, checked: chosen.has(trial.number), onchange: (event) => choose(trial.number, event.target.checked) }) },
     { label: header("Trial", "number"), number: true, render: (trial) => h("a", { href: `/studies/${encodeURIComponent(reference)}/trials/${trial.number}` }, String(trial.number)) },
-    { label: "State", render: (trial) => [stateBadge(trial.state), trial.failure_class ? h("div", { class: "small muted" }, trial.failure_class) : null] },
+    { label: "State", render: (trial) => [stateBadge(trial.state), trial.failure_class ? h("div", { class: "small muted", title: trial.failure_class }, failureWords(trial.failure_class)) : null] },
     { label: "Proposed by", render: (trial) => [trial.origin.replaceAll("_", " "), trial.number === marks().recommended ? h("div", { class: "small" }, "recommended") : null] },
     { label: header("Score", "score"), number: true, title: "Against the baseline, with its 90 % interval", render: (trial) => score(trial) },
     ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (trial) => flagValue(applied(trial, name)) })),
-    { label: "TTFT p95 (ms)", number: true, render: (trial) => reading(trial.summary?.quantities?.ttft_p95_ms) },
-    { label: "TPOT p95 (ms)", number: true, render: (trial) => reading(trial.summary?.quantities?.tpot_p95_ms) },
-    { label: "Tokens/s", number: true, render: (trial) => reading(trial.summary?.quantities?.output_tokens_per_s) },
+    { label: "TTFT p95 (ms)", number: true, render: (trial) => stacked(trial.summary?.quantities?.ttft_p95_ms) },
+    { label: "TPOT p95 (ms)", number: true, render: (trial) => stacked(trial.summary?.quantities?.tpot_p95_ms) },
+    { label: "Tokens/s", number: true, render: (trial) => stacked(trial.summary?.quantities?.output_tokens_per_s) },
     { label: "GPU busy", number: true, title: "At the study's rate, and saturated; a dash where it cannot be measured", render: (trial) => trial.summary ? `${percent(trial.summary.gpu_utilization)} / ${percent(trial.summary.gpu_utilization_saturated)}` : DASH },
     { label: "Preempted", number: true, title: "Preemptions per request", render: (trial) => trial.summary?.preemptions_per_request === null || !trial.summary ? DASH : trial.summary.preemptions_per_request.toFixed(2) },
   ];
   return { card: h("section", { class: "card stack", "aria-labelledby": "trials-title" }, h("div", { class: "row row-spread" }, h("h2", { id: "trials-title" }, "Trials"), compare), place), show };
+}
+
+function stacked(found) {
+  const [value, interval] = parts(found);
+  return [value, interval ? h("div", { class: "small muted" }, interval) : null];
 }
 
 function score(trial) {
