@@ -77,8 +77,9 @@ def seed_study(
             add_trial(work, study, number, chance, spec.objective, baseline)
             for number in range(trials + 1)
         ]
-    for directory in directories[:files_of]:
-        _files(artifacts / directory, log, chance)
+    for number, directory in enumerate(directories[:files_of]):
+        ended = _evidence() if number and number % INFEASIBLE_EVERY == 0 else ""
+        _files(artifacts / directory, log + ended, chance)
     with store.writing() as work:
         if notice is not None:
             work.studies.add_notice(study, {"kind": "warning", "message": notice})
@@ -188,12 +189,17 @@ def _between(found: Estimate, share: float) -> Estimate:
 
 def _files(directory: Path, log: str, chance: random.Random) -> None:
     store_latency_load(directory, [_request(chance, 10.0 + i / 30) for i in range(300)])
-    (directory / "engine.log").write_text(log)
+    (directory / "engine.log").write_text(log, errors="surrogateescape")
     scrapes = tuple(
         Scrape(float(i), 1e9 + i, {EngineMetric.KV_USAGE: i / 60, EngineMetric.RUNNING: float(i)})
         for i in range(60)
     )
     MetricSeries(scrapes).save(directory / MEASUREMENT / SERIES_FILE)
+
+
+def _evidence() -> str:
+    """What an engine that could not run says at its end."""
+    return "".join(f"{line}\n" for line in out_of_memory().evidence)
 
 
 def _request(chance: random.Random, due_s: float) -> Row:

@@ -71,7 +71,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = f"sqlite:///{state / 'servetune.db'}"
     schema.upgrade(url)
     with store_at(url) as store:
-        seed_study(store, state / "artifacts")
+        seed_study(store, state / "artifacts", files_of=8)
         seed_study(
             store, state / "artifacts", name="kept", files_of=0, verdict=Verdict.KEEP_BASELINE
         )

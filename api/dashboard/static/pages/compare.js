@@ -21,7 +21,7 @@ export async function show(main, context) {
   context.simulated(study.simulated);
   document.title = `Compare · ${study.reference} · ServeTune`;
   const column = (render) => trials.map((trial) => ({ label: trial.number === 0 ? "Baseline" : `Trial ${trial.number}`, number: true, render: (row) => render(trial, row) }));
-  fill(main, h("div", { class: "stack" },
+  fill(main, h("div", { class: "stack compare" },
     h("div", { class: "crumbs" }, h("a", { href: "/" }, "Studies"), " / ", h("a", { href: to }, study.reference), " / "), h("h1", {}, "Trials side by side"),
     h("section", { class: "card" }, h("h2", {}, "Outcome"), table("Outcome", [{ label: "", render: (row) => row[0] }, ...column((trial, row) => row[1](trial))], [
       ["State", (trial) => stateBadge(trial.state)],
@@ -30,7 +30,7 @@ export async function show(main, context) {
       ["Why not", (trial) => trial.failure_class ? failureWords(trial.failure_class) : "–"],
     ])),
     h("section", { class: "card" }, h("h2", {}, "Configuration"), table("Configuration", [{ label: "Flag", render: (name) => h("code", {}, `--${name}`) }, ...column((trial, name) => flagValue(applied(trial, name)))], flagNames(trials))),
-    h("section", { class: "card" }, h("h2", {}, "Measured"), h("p", { class: "muted small" }, "With 90 % intervals. The best of each row is marked ▲; where intervals overlap, the mark may be chance."),
+    h("section", { class: "card stack" }, h("h2", {}, "Measured"), h("p", { class: "muted small" }, "With 90 % intervals. The best of each row is marked ▲; where intervals overlap, the mark may be chance."),
       table("Measured", [{ label: "Quantity", render: (name) => `${QUANTITIES[name][0]}${QUANTITIES[name][1] ? ` (${QUANTITIES[name][1]})` : ""}` }, ...column((trial, name) => marked(trials, trial, name))], Object.keys(QUANTITIES).filter((name) => trials.some((trial) => trial.summary?.quantities?.[name]))),
       table("Resources", [{ label: "Resource", render: (row) => row[0] }, ...column((trial, row) => row[1](trial.summary))], [
         ["GPU busy at the rate", (found) => percent(found?.gpu_utilization)], ["GPU busy, saturated", (found) => percent(found?.gpu_utilization_saturated)],
@@ -44,5 +44,5 @@ function marked(trials, trial, name) {
   if (!own) return "–";
   const values = trials.map((other) => other.summary?.quantities?.[name]?.value).filter((value) => value !== undefined);
   const best = LOWER_IS_BETTER(name) ? Math.min(...values) : Math.max(...values);
-  return [own.value === best ? h("span", { title: "best of the row" }, "▲ ") : null, reading(own)];
+  return [own.value === best && values.some((value) => value !== best) ? h("span", { title: "best of the row" }, "▲ ") : null, reading(own)];
 }

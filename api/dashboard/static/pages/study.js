@@ -177,8 +177,10 @@ function phase(study) {
 }
 
 function notices(study) {
-  const parts = [];
-  if (study.failure) parts.push(notice("bad", "The study stopped", study.failure.message ?? String(study.failure), study.failure.hint ?? ""));
-  for (const one of study.notices) parts.push(notice(one.kind === "noise" ? "info" : "warn", null, one.message));
-  return parts.length ? h("details", { open: Boolean(study.failure) }, h("summary", {}, `${parts.length} ${parts.length === 1 ? "notice" : "notices"}`), h("div", { class: "stack" }, parts)) : null;
+  const found = study.failure;
+  const parts = study.notices.map((one) => notice(one.kind === "noise" ? "info" : "warn", null, one.message));
+  return [
+    found ? notice("bad", "The study stopped", found.message ?? String(found), found.hint ?? "") : null,
+    parts.length ? h("details", {}, h("summary", {}, `${parts.length} ${parts.length === 1 ? "notice" : "notices"}`), h("div", { class: "stack" }, parts)) : null,
+  ];
 }

@@ -11,6 +11,7 @@ import { notice } from "../parts/notices.js";
 import { applied, flagNames } from "../parts/quantities.js";
 
 const LOG_LINES = 400;
+const FEWEST_LETTERS = 8;
 
 export async function show(main, context) {
   const path = studyPath(context.study, "trials", context.trial);
@@ -64,7 +65,7 @@ function score(trial) {
     h("p", { class: "figure-value" }, found.value === null ? "Could not be scored" : `${gain(found.value)} against the baseline${interval}`),
     found.missing?.length ? notice("warn", null, `Not measured: ${found.missing.join(", ")}.`) : null,
     found.terms?.length ? table("Terms of the score", [
-      { label: "Metric", render: (term) => term.metric },
+      { label: "Metric", render: (term) => term.metric.replace(/^([a-z0-9]+)_(p\d+)$/, (_, name, at) => `${name.toUpperCase()} ${at} (ms)`) },
       { label: "Weight", number: true, render: (term) => percent(term.weight) },
       { label: "Baseline", number: true, render: (term) => quantity(term.baseline) },
       { label: "This trial", number: true, render: (term) => quantity(term.value) },
@@ -179,14 +180,21 @@ async function engineLog(place, path, trial, wanted) {
   const downloads = rawFiles(path, trial);
   if (!shownAttempt?.artifacts.includes("engine.log")) return fill(place, downloads ? h("section", { class: "card" }, downloads) : null);
   const lines = (await text(`${fileAddress(path, "engine.log", shownAttempt)}`)).split("\n");
-  const deciding = new Set((trial.diagnosis?.evidence ?? []).map((line) => line.trim()));
-  const marked = (line) => [...deciding].some((evidence) => evidence && line.includes(evidence));
+  const deciding = (trial.diagnosis?.evidence ?? []).map(plain).filter((line) => line.length >= FEWEST_LETTERS);
+  const marked = (line) => deciding.some((evidence) => plain(line).includes(evidence));
   const shown = lines.slice(-LOG_LINES);
   const found = shown.some(marked);
-  return fill(place, h("section", { class: "card stack", "aria-labelledby": "log-title" }, h("h2", { id: "log-title" }, `Engine log of start ${shownAttempt.ordinal}`),
-    found ? h("p", { class: "muted small" }, "The lines that decided are marked with ▶.") : null,
-    h("pre", { class: "log", tabindex: "0", "aria-label": "Engine log" }, shown.map((line) => [marked(line) ? h("mark", {}, `▶ ${line}`) : line, "\n"])),
+  const log = h("pre", { class: "log", tabindex: "0", "aria-label": "Engine log" }, shown.map((line) => [marked(line) ? h("mark", {}, `▶ ${line}`) : line, "\n"]));
+  fill(place, h("section", { class: "card stack", "aria-labelledby": "log-title" }, h("h2", { id: "log-title" }, `Engine log of start ${shownAttempt.ordinal}`),
+    found ? h("p", { class: "muted small" }, "The lines that decided are marked with ▶.") : null, log,
     lines.length > LOG_LINES ? h("p", { class: "muted small" }, `The last ${LOG_LINES} of ${lines.length} lines; the whole log is among the raw files.`) : null, downloads));
+  const first = log.querySelector("mark");
+  if (first) log.scrollTop = first.offsetTop - log.offsetTop - log.clientHeight / 2;
+}
+
+/** What two copies of a line have in common, whatever became of bytes that are no text. */
+function plain(line) {
+  return line.replaceAll(/[^ ->@-~]+/g, " ").trim();
 }
 
 /** The address of a file that an engine start left; what is in a folder keeps its path. */

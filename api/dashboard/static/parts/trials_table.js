@@ -31,8 +31,7 @@ export function trialsCard(reference, trials, marks) {
   const columns = (names) => [
     { label: h("span", { class: "quiet" }, "Choose"), render: (trial) => h("input", { type: "checkbox", "aria-label": `Choose trial ${trial.number}`, checked: chosen.has(trial.number), onchange: (event) => choose(trial.number, event.target.checked) }) },
     { label: header("Trial", "number"), number: true, render: (trial) => h("a", { href: `/studies/${encodeURIComponent(reference)}/trials/${trial.number}` }, String(trial.number)) },
-    { label: "State", render: (trial) => [stateBadge(trial.state), trial.failure_class ? h("div", { class: "small muted", title: trial.failure_class }, failureWords(trial.failure_class)) : null] },
-    { label: "Proposed by", render: (trial) => [trial.origin.replaceAll("_", " "), trial.number === marks().recommended ? h("div", { class: "small" }, "recommended") : null] },
+    { label: "State", render: (trial) => [stateBadge(trial.state), h("div", { class: "small muted", title: trial.failure_class }, trial.failure_class ? failureWords(trial.failure_class) : `${trial.origin.replaceAll("_", " ")}${trial.number === marks().recommended ? ", recommended" : ""}`)] },
     { label: header("Score", "score"), number: true, title: "Against the baseline, with its 90 % interval", render: (trial) => score(trial) },
     ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (trial) => flagValue(applied(trial, name)) })),
     { label: "TTFT p95 (ms)", number: true, render: (trial) => stacked(trial.summary?.quantities?.ttft_p95_ms) },
@@ -53,7 +52,7 @@ function score(trial) {
   if (!trial.score) return DASH;
   const { value, low, high } = trial.score;
   if (low === null || low === undefined) return gain(value);
-  return [gain(value), h("div", { class: "small muted" }, `${gain(low)} to ${gain(high)}`)];
+  return [gain(value), h("div", { class: "small muted" }, `${gain(low).replace(" %", "")} to ${gain(high)}`)];
 }
 
 function sorted(trials, { key, down }) {
