@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from sqlalchemy import Engine, event
 
 from api.app import create_app
 from api.settings import ApiSettings, Limits
@@ -82,6 +86,42 @@ def call(
         answered()
 
 
+OTHERS = {
+    "alembic_version",
+    "servetune_alembic_version",
+    "version_info",
+    "sqlite_master",
+    "studies",
+}
+"""What readiness looks at besides, and Optuna's `studies`, whose ledger a deletion takes along."""
+
+
+@pytest.fixture
+def tables() -> Iterator[set[str]]:
+    """Every table that was named in a statement."""
+    named: set[str] = set()
+
+    def executed(_c: object, _k: object, statement: str, *_: object) -> None:
+        named.update(re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+\"?(\w+)", statement, re.I))
+
+    event.listen(Engine, "before_cursor_execute", executed)
+    yield named
+    event.remove(Engine, "before_cursor_execute", executed)
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Where to somebody tried to connect from here: nobody who answers requests should."""
+    tried: list[object] = []
+
+    def connect(_: socket.socket, address: object) -> None:
+        tried.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    return tried
+
+
 @pytest.fixture
 def service(sqlite_url: str, tmp_path: Path) -> ApiSettings:
     plenty = Limits(requests_per_minute=10**6, failures_per_minute=10**6)
@@ -90,13 +130,17 @@ def service(sqlite_url: str, tmp_path: Path) -> ApiSettings:
 
 @pytest.mark.timeout(600)
 def test_with_a_key_no_request_finds_a_mistake_of_ours(
-    service: ApiSettings, sqlite_url: str
+    service: ApiSettings, sqlite_url: str, tables: set[str], connections: list[object]
 ) -> None:
+    """Nor makes it the service ask anybody else, or read another program's tables."""
     key = make_key(sqlite_url, Scope.ADMIN)
     statuses = fuzz(service, sqlite_url, {"Authorization": f"Bearer {key}"})
     assert statuses.total() > 300
     assert statuses[200] > 50
     assert statuses[422] > 50
+    assert connections == []
+    assert "servetune_studies" in tables
+    assert {name for name in tables - OTHERS if not name.startswith("servetune_")} == set()
 
 
 @pytest.mark.timeout(600)

@@ -34,11 +34,14 @@ export async function show(main, context) {
       measurement ? h("div", { class: "span-12" }, curves) : null,
       h("div", { class: "span-12" }, attempts(trial))),
     log));
+  const read = engineLog(log, path, trial, scored?.ordinal).catch(() => fill(log));
   if (measurement) {
-    await distributionCard(tails, { own: { path, attempt: scored.ordinal }, baseline: trial.number === 0 ? null : { path: studyPath(context.study, "trials", 0), attempt: scoredAttempt(baseline) }, latency: measurement.latency, slo: study.document.objective?.slo ?? {} });
+    const before = trial.number === 0 ? null : { path: studyPath(context.study, "trials", 0), attempt: scoredAttempt(baseline) };
+    const slo = study.document.objective?.slo ?? {};
+    await distributionCard(tails, { own: { path, attempt: scored.ordinal }, baseline: before, latency: measurement.latency, slo }).catch(() => fill(tails));
     await series(curves, `${path}/series?attempt=${scored.ordinal}`).catch(() => fill(curves, noCurves()));
   }
-  await engineLog(log, path, trial, scored?.ordinal).catch(() => fill(log));
+  await read;
 }
 
 function head(study, trial) {
