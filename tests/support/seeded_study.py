@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,6 @@ DOCUMENT: dict[str, Any] = {
     "objective": {"slo": {"ttft_ms": 500, "tpot_ms": 50}},
 }
 INFEASIBLE_EVERY = 7
-QUANTILES = ("mean", "p50", "p90", "p95", "p99", "max")
 
 
 def seed_study(
@@ -163,23 +163,27 @@ def whole_measurement(
         goodput_per_s=Estimate(4.85, 300, 4.75, 4.93),
         by_prompt_length=classes,
     )
-    rate = _between(found.capacity.output_tokens_per_s, 0.02)
+    rate = Estimate(tokens_per_s, 200, tokens_per_s * 0.98, tokens_per_s * 1.02)
     capacity = replace(found.capacity, output_tokens_per_s=rate, gpu_utilization=0.98)
     return replace(found, latency=latency, capacity=capacity)
 
 
 def _spread(found: Distribution | None, share: float) -> Distribution | None:
-    if found is None:
-        return None
-    changed = {name: _between(getattr(found, name), share) for name in QUANTILES}
-    return replace(found, **changed)
+    return None if found is None else _each(found, lambda one: _between(one, share))
 
 
 def _scaled(found: Distribution | None, by: float) -> Distribution | None:
-    if found is None:
-        return None
-    return replace(
-        found, **{n: Estimate(getattr(found, n).value * by, found.p50.n) for n in QUANTILES}
+    return None if found is None else _each(found, lambda one: Estimate(one.value * by, one.n))
+
+
+def _each(found: Distribution, change: Callable[[Estimate], Estimate]) -> Distribution:
+    return Distribution(
+        mean=change(found.mean),
+        p50=change(found.p50),
+        p90=change(found.p90),
+        p95=change(found.p95),
+        p99=change(found.p99),
+        max=change(found.max),
     )
 
 
