@@ -3,10 +3,10 @@
 python -m benchmarks.random_kills                        # 200 kills, workers, sleeping engines
 python -m benchmarks.random_kills --process tune
 python -m benchmarks.random_kills --engine real --kills 20
-python -m benchmarks.random_kills --process api --kills 40   # while studies are created
+python -m benchmarks.random_kills --process api               # while studies are created
 
-Without --kills and --engine the result is written to benchmarks/results/random_kills.json; --output
-names another file.
+Without --kills and --engine the result is written to benchmarks/results/random_kills.json, of the API
+to api_kills.json; --output names another file.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tuner.store.schema import upgrade
 from tuner.store.url import DatabaseUrl
 
 RESULTS = Path(__file__).with_name("results") / "random_kills.json"
+API_RESULTS = RESULTS.with_name("api_kills.json")
 COMMITTED = (200, "fake", 1)
 LONGEST_S = {"fake": 2.0, "real": 12.0}
 """Wall seconds of a driver's life at most: about one attempt's."""
@@ -86,8 +87,10 @@ def _kill_the_api(options: argparse.Namespace) -> int:
         "made_twice": 0,
     }
     print(json.dumps(found, indent=2))
-    if options.output is not None:
-        options.output.write_text(json.dumps(found, indent=2) + "\n")
+    as_committed = (options.kills, options.engine, options.seed) == COMMITTED
+    output = options.output or (API_RESULTS if as_committed else None)
+    if output is not None:
+        output.write_text(json.dumps(found, indent=2) + "\n")
     return 0
 
 

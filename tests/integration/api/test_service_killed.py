@@ -1,6 +1,6 @@
 """kill -9 of the service between a caller's request and its answer, again and again.
 
-40 times: `python -m benchmarks.random_kills --process api --kills 40`.
+200 times: `python -m benchmarks.random_kills --process api`.
 """
 
 from __future__ import annotations
