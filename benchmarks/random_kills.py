@@ -5,8 +5,8 @@ python -m benchmarks.random_kills --process tune
 python -m benchmarks.random_kills --engine real --kills 20
 python -m benchmarks.random_kills --process api               # while studies are created
 
-Without --kills and --engine the result is written to benchmarks/results/random_kills.json, of the API
-to api_kills.json; --output names another file.
+Without --kills and --engine the result is written to benchmarks/results/random_kills.json, that of
+the API to api_kills.json; --output names another file.
 """
 
 from __future__ import annotations
