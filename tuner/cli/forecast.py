@@ -52,8 +52,8 @@ def _draw(forecast: Plan, console: Console) -> None:
     console.print(f"PREDICTION: nothing was started ({kind})", style="bold yellow", markup=False)
     rate = forecast["rate_per_s"]
     load = "calibrated on the baseline's first start" if rate is None else f"{rate:g} requests/s"
-    if forecast.users is not None:
-        load = f"{forecast.users} users in a closed loop"
+    if forecast["users"] is not None:
+        load = f"{forecast['users']} users in a closed loop"
     for line in (
         f"workload: {forecast['workload']}",
         f"load: {load}",

@@ -27,7 +27,7 @@ export function forecastView(plan) {
 
 function rateOf(plan) {
   if (plan.users) return `; ${plan.users} users in a closed loop`;
-  return plan.rate_per_s === null ? "; the rate is calibrated on the baseline" : ` at ${plan.rate_per_s} requests/s`;
+  return plan.users ? `; ${plan.users} users in a closed loop` : plan.rate_per_s === null ? "; the rate is calibrated on the baseline" : ` at ${plan.rate_per_s} requests/s`;
 }
 
 function quoted(word) {
