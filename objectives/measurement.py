@@ -121,6 +121,8 @@ class LatencySegment:
     """Their mean pause between an answer and the next request; None: an open loop."""
     planned_window_s: float | None = None
     """How long the window was to be; None where it was that long. See `adaptive_window`."""
+    steady: SteadyState | None = None
+    """None in a closed loop, and in measurements of older versions."""
 
     @property
     def preemptions_per_request(self) -> float | None:
@@ -132,7 +134,8 @@ class LatencySegment:
 
 @dataclass(frozen=True, slots=True)
 class SteadyState:
-    """How steady the saturated engine was.
+    """How steady the engine was in a window: of its token rate in saturation, of the requests in
+    flight in an open loop.
 
     `warmup_s` of load went before the window, and `truncated_s` more of the window were left out
     because the token rate still differed. `drift` is how much the rate of the measured part's
@@ -143,6 +146,9 @@ class SteadyState:
     truncated_s: float
     drift: float | None
     steady: bool
+    unsettled_s: float = 0.0
+    """The window's beginning that plainly differed and was kept all the same: in an open loop all
+    configurations are measured over the same requests."""
 
 
 @dataclass(frozen=True, slots=True)

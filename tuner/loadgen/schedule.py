@@ -24,6 +24,7 @@ from tuner.loadgen.request_order import (
     repetitions,
     timed_conversations,
 )
+from tuner.loadgen.shape_warmup import with_every_class
 from tuner.loadgen.trace import ALONE, IntArray
 from tuner.loadgen.workload import Workload
 
@@ -64,6 +65,10 @@ def open_loop_segment(
     arrivals = process.arrivals(workload.size, rate_per_s, duration_s, rng)
     recorded = isinstance(process, TraceArrivals)
     order = _open_order(workload, arrivals, rng, recorded=recorded)
+    if not recorded and workload.blocks is None and workload.previous is None:
+        # Where prompts belong together, or the recorded order is the load, it is left alone.
+        warmup_requests = int(np.count_nonzero(arrivals.due_s < warmup_s))
+        order = with_every_class(workload.prompt_tokens, order, warmup_requests)
     requests = _requests(workload, order, rng, (seed, OPEN_LOOP), arrivals.due_s.tolist())
     return OpenLoopSegment(requests, warmup_s, window_s, drain_s)
 

@@ -17,6 +17,7 @@ from objectives.measurement import (
 from objectives.slo import Slo
 from tuner.domain.engine_window import EngineWindow
 from tuner.loadgen.attainment import attainment_of, goodput_of
+from tuner.loadgen.in_flight import in_flight_by_part
 from tuner.loadgen.instrument import instrument
 from tuner.loadgen.load_result import SegmentResult
 from tuner.loadgen.plan import ClosedLoopSegment, LatencyLoad, UserLoopSegment
@@ -32,7 +33,7 @@ from tuner.loadgen.request_metrics import (
     ttft_from_due_ms,
 )
 from tuner.loadgen.statistics import distribution, mean_estimate
-from tuner.loadgen.steady_state import settling
+from tuner.loadgen.steady_state import queue_settling, settling
 
 __all__ = ["capacity_segment", "instrument", "latency_segment"]
 
@@ -92,6 +93,7 @@ def latency_segment(
         concurrency=None if users is None else users.concurrency,
         think_s=None if users is None else users.think_s,
         planned_window_s=segment.planned_window_s,
+        steady=None if users else _queue_steady(records, segment),
     )
 
 
@@ -137,6 +139,15 @@ def capacity_segment(
         steady=steady,
         planned_window_s=segment.planned_window_s,
     )
+
+
+def _queue_steady(records: Records, segment: LatencyLoad) -> SteadyState:
+    """Marked, not cut: what is left out here would be measured in another configuration."""
+    start_s, end_s = segment.warmup_s, segment.window_end_s
+    bins = _bins(segment.window_s)
+    found = queue_settling(in_flight_by_part(records, start_s, end_s, bins))
+    unsettled_s = found.skipped * segment.window_s / bins
+    return SteadyState(segment.warmup_s, 0.0, found.drift, found.steady, unsettled_s)
 
 
 def _steady(records: Records, segment: ClosedLoopSegment) -> SteadyState:

@@ -61,6 +61,7 @@ def summarise(
         time_scale=result.time_scale,
         notes=(
             *closed_loop_notes(latency),
+            *queue_notes(latency),
             *closing_notes("latency", latency),
             *closing_notes("capacity", capacity),
             *steadiness_notes(capacity),
@@ -84,6 +85,19 @@ def closed_loop_notes(segment: LatencySegment) -> tuple[str, ...]:
         f"{segment.offered_per_s:.3g} requests/s: while the engine is slow it is asked less often, "
         "so its worst moments weigh less than in an open loop (coordinated omission)",
     )
+
+
+def queue_notes(segment: LatencySegment) -> tuple[str, ...]:
+    """What is to be said of an open loop whose queue was not steady all the time."""
+    steady, notes = segment.steady, []
+    if steady is not None and steady.unsettled_s > 0:
+        notes.append(
+            f"the first {steady.unsettled_s:.1f} of {segment.window_s:g} s of latencies were not "
+            f"settled after a warm-up of {steady.warmup_s:g} s, and count: workload.warmup_s"
+        )
+    if steady is not None and not steady.steady and steady.drift is not None:
+        notes.append(f"requests in flight changed by {steady.drift:+.0%} within the latency window")
+    return tuple(notes)
 
 
 def closing_notes(name: str, segment: LatencySegment | CapacitySegment) -> tuple[str, ...]:
