@@ -65,19 +65,25 @@ def _table(title: str, summary: str, path: str, models: tuple[type[BaseModel], .
         "| key | value | default | meaning |",
         "|---|---|---|---|",
     ]
-    rows: dict[str, None] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     for model in models:
         prefix = f"{path}." if path else ""
         for name, field in model.model_fields.items():
-            only = f" ({_tag(model)} only)" if len(models) > 1 and not _shared(name, models) else ""
             meaning = " ".join((field.description or "").split())
-            default = _default(field)
-            rows[f"| `{prefix}{name}` | {_values(field)} | {default} | {meaning}{only} |"] = None
-    return "\n".join([*lines, *rows, ""])
+            row = f"| `{prefix}{name}` | {_values(field)} | {_default(field)} | {meaning}"
+            rows.setdefault((name, row), []).append(_tag(model))
+    shown = (f"{row}{_where(name, tags, models)} |" for (name, row), tags in rows.items())
+    return "\n".join([*lines, *shown, ""])
 
 
-def _shared(name: str, models: tuple[type[BaseModel], ...]) -> bool:
-    return all(name in model.model_fields for model in models)
+def _where(name: str, tags: list[str], models: tuple[type[BaseModel], ...]) -> str:
+    """Which kinds have the key: nothing where all do, whether or not they mean the same by it."""
+    if all(name in model.model_fields for model in models):
+        return ""
+    if len(tags) == 1:
+        return f" ({tags[0]} only)"
+    others = [_tag(model) for model in models if _tag(model) not in tags]
+    return f" (not {', '.join(others)})"
 
 
 def _tag(model: type[BaseModel]) -> str:

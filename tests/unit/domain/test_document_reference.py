@@ -48,6 +48,13 @@ def test_defaults_and_limits_are_shown() -> None:
     assert "| `engine.time_scale` | number, ≥ 1, ≤ 100 | `1.0` |" in PAGE
 
 
+def test_a_key_of_some_kinds_stands_once_and_says_of_which() -> None:
+    (rate,) = (line for line in PAGE.splitlines() if line.startswith("| `workload.arrival.rate`"))
+    assert rate.endswith("(not `closed_loop`) |")
+    (think,) = (line for line in PAGE.splitlines() if line.startswith("| `workload.arrival.think"))
+    assert think.endswith("(`closed_loop` only) |")
+
+
 def test_the_example_in_the_page_is_the_committed_one() -> None:
     assert (ROOT / "examples" / "minimal.yaml").read_text("utf-8") in PAGE
 
