@@ -27,6 +27,8 @@ TERM_ROUNDS = 3
 KILL_WAIT_S = 20.0
 REMOVE_TRIES = 5
 RETRY_S = 1.0
+LOOK_S = 2.0
+"""Between looks at a container whose output has not ended."""
 LOG_WAIT_S = 5.0
 _LOG = 2
 _SHELL_SIGNALS = range(129, 193)
@@ -94,7 +96,14 @@ class ContainerGuard:
         emit(event="started", pid=pid, start_ticks=stat.start_ticks if stat else 0)
 
     def _await_end(self, ended: int) -> None:
-        """An API that does not answer for a while (the daemon restarts) is asked again."""
+        """The output ends with the container, or the API says so; one that does not answer for a
+        while (the daemon restarts) is asked again.
+
+        `wait` comes last because podman (4.3) looks into its database some hundred times a second
+        for as long as it is asked, which takes most of a core from the engine.
+        """
+        while self._log.is_alive() and self._state() is None:
+            self._log.join(LOOK_S)
         while True:
             try:
                 self._api.wait(self._container)

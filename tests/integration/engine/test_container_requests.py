@@ -233,6 +233,17 @@ def test_a_container_is_asked_to_end_and_then_removed(tmp_path: Path) -> None:
     assert daemon.bodies("DELETE", f"/containers/{CONTAINER}") == [None]
 
 
+def test_the_api_is_not_kept_waiting_while_the_container_runs(tmp_path: Path) -> None:
+    """Podman would look into its database some hundred times a second meanwhile."""
+    daemon = Daemon()
+    with launched(daemon, asked_for(tmp_path)) as engine:
+        state = f"/containers/{CONTAINER}/json"
+        until(lambda: len(daemon.bodies("GET", state)) >= 2, "its state is looked at")
+        assert not any(path.endswith("/wait") for _, path, _, _ in daemon.asked)
+        daemon.ended.set()
+        until(engine.exit_status, "the end is seen")
+
+
 def test_a_token_that_the_engine_prints_is_masked_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
