@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from tuner.domain.clock import Clock
+from tuner.domain.document import study_digest
 from tuner.domain.events import EventKind
 from tuner.domain.states import StudyOrigin, StudyPhase, StudyState
+from tuner.domain.study_spec import StudySpec
 from tuner.errors import StudyChangedError, UnknownStudyError
 from tuner.store.advisory_lock import LockSpace
 from tuner.store.database import require_writable
@@ -52,8 +56,9 @@ class StudyRepository:
     ) -> CreatedStudy:
         """The study of this name and document digest, made when there is none.
 
-        With the same digest the newest such study is returned as it is. With another digest
-        StudyChangedError is raised, unless `new`, which always makes the next generation.
+        With the same digest the newest such study is returned as it is, also where an older version
+        stored its document. With another digest StudyChangedError is raised, unless `new`, which
+        always makes the next generation.
         """
         self._serialise_creation()
         newest = self._newest(name)
@@ -200,6 +205,8 @@ class StudyRepository:
             .limit(1)
         )
         row = self._session.scalars(query).one_or_none()
+        if row is None and _digest_now(newest.document) == digest:
+            row = newest
         if row is None:
             raise StudyChangedError(
                 f"a study {newest.name!r} exists with another document",
@@ -246,3 +253,14 @@ def _small_integer(text: str) -> int | None:
 
 def _plain(document: JsonObject | None) -> dict[str, Any] | None:
     return None if document is None else dict(document)
+
+
+def _digest_now(document: JsonObject) -> str | None:
+    """A stored document's digest by this version, which may know more keys; None if it reads none.
+
+    Defaults are part of a digest, so those of keys that came later are not in the stored one.
+    """
+    try:
+        return study_digest(StudySpec.model_validate_json(json.dumps(document)))
+    except ValidationError:
+        return None

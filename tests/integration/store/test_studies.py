@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from tests.support.ledger import DOCUMENT, new_study
+from tuner.domain.document import load_study, study_digest
 from tuner.domain.events import EventKind
 from tuner.domain.states import StudyPhase, StudyState
 from tuner.errors import StudyChangedError, UnknownStudyError
 from tuner.store.unit_of_work import Store
+
+MINIMAL = "model: {id: Qwen/Qwen2.5-7B-Instruct}\nengine: {kind: simulated}\n"
 
 
 def kinds(store: Store, study_id: int) -> list[EventKind]:
@@ -59,6 +62,24 @@ def test_another_document_of_the_name_asks_for_new(store: Store, study_id: int) 
     assert "--new" in (caught.value.hint or "")
     with store.reading() as work:
         assert len(work.studies.all()) == 1
+
+
+def test_a_study_of_an_older_version_is_found_by_its_document(store: Store) -> None:
+    """That version did not know every key, so neither its document nor its digest has them."""
+    spec = load_study(MINIMAL, where="the test")
+    document = spec.model_dump(mode="json")
+    older = {**document, "workload": dict(document["workload"])}
+    del older["workload"]["load_processes"]
+    with store.writing() as work:
+        first = work.studies.create("chat", "of an older version", older)
+    with store.writing() as work:
+        again = work.studies.create("chat", study_digest(spec), document)
+    assert not again.created
+    assert again.study == first.study
+
+    other = load_study(f"{MINIMAL}workload: {{load_processes: 2}}\n", where="the test")
+    with pytest.raises(StudyChangedError), store.writing() as work:
+        work.studies.create("chat", study_digest(other), other.model_dump(mode="json"))
 
 
 def test_new_makes_the_next_generation_of_either_document(store: Store) -> None:
