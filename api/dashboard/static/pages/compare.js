@@ -3,7 +3,7 @@
 import { get, studyPath } from "../api.js";
 import { fill, h, table } from "../dom.js";
 import { flagValue, gain, percent, reading } from "../format.js";
-import { stateBadge } from "../parts/badges.js";
+import { trialBadge } from "../parts/badges.js";
 import { failureWords } from "../parts/failures.js";
 import { empty } from "../parts/notices.js";
 import { applied, flagNames, LOWER_IS_BETTER, QUANTITIES } from "../parts/quantities.js";
@@ -24,7 +24,7 @@ export async function show(main, context) {
   fill(main, h("div", { class: "stack compare" },
     h("div", { class: "crumbs" }, h("a", { href: "/" }, "Studies"), " / ", h("a", { href: to }, study.reference), " / "), h("h1", {}, "Trials side by side"),
     h("section", { class: "card" }, h("h2", {}, "Outcome"), table("Outcome", [{ label: "", render: (row) => row[0] }, ...column((trial, row) => row[1](trial))], [
-      ["State", (trial) => stateBadge(trial.state)],
+      ["State", (trial) => trialBadge(trial.state, study.state)],
       ["Against the baseline", (trial) => trial.score ? gain(trial.score.value) : "–"],
       ["90 % interval", (trial) => trial.score && trial.score.low !== null && trial.score.low !== undefined ? `${gain(trial.score.low)} to ${gain(trial.score.high)}` : "–"],
       ["Why not", (trial) => trial.failure_class ? failureWords(trial.failure_class) : "–"],

@@ -47,7 +47,7 @@ function layout(main, { study: reference, mayWrite }, state) {
   const history = historyCard(reference);
   const space = spaceMapCard(reference, trials);
   const importance = importanceCard(reference, trials);
-  const table = trialsCard(reference, trials, marks);
+  const table = trialsCard(reference, trials, marks, () => state.study.state);
   const live = liveCard(reference);
   const log = eventLog();
   fill(main, h("div", { class: "stack" }, headPlace, live.card, verdictPlace,
@@ -69,15 +69,14 @@ function layout(main, { study: reference, mayWrite }, state) {
     head() {
       refill(headPlace, header(state.study, mayWrite), figures(state.study), notices(state.study));
       refill(verdictPlace, recommendationCard(state.study));
+      if (state.trials.length) table.show();
     },
     everything() {
       this.head();
-      table.show();
       charts();
       guarded(live.load());
     },
     trialsChanged() {
-      table.show();
       charts();
     },
   };

@@ -4,7 +4,7 @@ import { get, studyPath, text } from "../api.js";
 import { chartPlace, draw, palette } from "../charts.js";
 import { facts, fill, h, table } from "../dom.js";
 import { DASH, duration, flagValue, gain, moment, percent, quantity, reading } from "../format.js";
-import { stateBadge } from "../parts/badges.js";
+import { trialBadge } from "../parts/badges.js";
 import { distributionCard } from "../parts/distribution.js";
 import { failureWords } from "../parts/failures.js";
 import { notice } from "../parts/notices.js";
@@ -48,7 +48,7 @@ function head(study, trial) {
   const to = `/studies/${encodeURIComponent(study.reference)}`;
   return h("div", { class: "row row-spread" },
     h("div", {}, h("div", { class: "crumbs" }, h("a", { href: "/" }, "Studies"), " / ", h("a", { href: to }, study.reference), " / "),
-      h("div", { class: "row" }, h("h1", {}, trial.number === 0 ? "Baseline (trial 0)" : `Trial ${trial.number}`), stateBadge(trial.state), h("span", { class: "muted" }, `proposed by ${trial.origin.replaceAll("_", " ")}${trial.requested_by ? `, asked for by ${trial.requested_by}` : ""}`))),
+      h("div", { class: "row" }, h("h1", {}, trial.number === 0 ? "Baseline (trial 0)" : `Trial ${trial.number}`), trialBadge(trial.state, study.state), h("span", { class: "muted" }, `proposed by ${trial.origin.replaceAll("_", " ")}${trial.requested_by ? `, asked for by ${trial.requested_by}` : ""}`))),
     h("div", { class: "row" }, trial.number === 0 ? null : h("a", { class: "button", href: `${to}/compare?trials=0,${trial.number}` }, "Compare with the baseline")));
 }
 

@@ -17,6 +17,14 @@ export function stateBadge(state, requested = null) {
     h("span", { class: live ? "pulse" : null, "aria-hidden": "true" }, sign), word + wish);
 }
 
+const RUNNING = ["launching", "warming_up", "measuring", "stopping"];
+
+/** A trial's state; one that a study which does not run has left midway says so. */
+export function trialBadge(state, studyState) {
+  if (studyState === "running" || !RUNNING.includes(state)) return stateBadge(state);
+  return h("span", { class: "badge" }, h("span", { "aria-hidden": "true" }, "–"), "unfinished");
+}
+
 export function simulatedBadge() {
   return h("span", { class: "badge badge-simulated", title: "Measured on the embedded engine model, not on a GPU" }, "simulated");
 }

@@ -2,13 +2,13 @@
 
 import { h, refill, table } from "../dom.js";
 import { DASH, flagValue, gain, parts, percent } from "../format.js";
-import { stateBadge } from "./badges.js";
+import { trialBadge } from "./badges.js";
 import { failureWords } from "./failures.js";
 import { applied, shortFlag, varyingFlags } from "./quantities.js";
 
 const SHOWN = 200;
 
-export function trialsCard(reference, trials, marks) {
+export function trialsCard(reference, trials, marks, studyState) {
   const sort = { key: "number", down: false };
   const chosen = new Set();
   const place = h("div", {});
@@ -31,7 +31,7 @@ export function trialsCard(reference, trials, marks) {
   const columns = (names) => [
     { label: h("span", { class: "quiet" }, "Choose"), render: (trial) => h("input", { type: "checkbox", "aria-label": `Choose trial ${trial.number}`, checked: chosen.has(trial.number), onchange: (event) => choose(trial.number, event.target.checked) }) },
     { label: header("Trial", "number"), number: true, render: (trial) => h("a", { href: `/studies/${encodeURIComponent(reference)}/trials/${trial.number}` }, String(trial.number)) },
-    { label: "State", render: (trial) => [stateBadge(trial.state), h("div", { class: "small muted", title: trial.failure_class }, trial.failure_class ? failureWords(trial.failure_class) : `${trial.origin.replaceAll("_", " ")}${trial.number === marks().recommended ? ", recommended" : ""}`)] },
+    { label: "State", render: (trial) => [trialBadge(trial.state, studyState()), h("div", { class: "small muted", title: trial.failure_class }, trial.failure_class ? failureWords(trial.failure_class) : `${trial.origin.replaceAll("_", " ")}${trial.number === marks().recommended ? ", recommended" : ""}`)] },
     { label: header("Score", "score"), number: true, title: "Against the baseline, with its 90 % interval", render: (trial) => score(trial) },
     ...names.map((name) => ({ label: shortFlag(name), title: `--${name}`, number: true, render: (trial) => flagValue(applied(trial, name)) })),
     { label: "TTFT p95 (ms)", number: true, render: (trial) => stacked(trial.summary?.quantities?.ttft_p95_ms) },
