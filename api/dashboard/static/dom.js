@@ -29,7 +29,7 @@ export function refill(element, ...children) {
   const scrolled = [...element.querySelectorAll(".table-wrap")].map((one) => one.scrollLeft);
   fill(element, ...children);
   for (const one of element.querySelectorAll("details")) one.open = open.get(signature(one.querySelector("summary"))) ?? one.open;
-  element.querySelectorAll(".table-wrap").forEach((one, i) => { one.scrollLeft = scrolled[i] ?? 0; });
+  element.querySelectorAll(".table-wrap").forEach((one, i) => { if (scrolled[i]) one.scrollLeft = scrolled[i]; });
   if (focused) [...element.querySelectorAll(REACHABLE)].find((one) => signature(one) === focused)?.focus({ preventScroll: true });
   return element;
 }

@@ -33,7 +33,7 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
   }
 
   async function show() {
-    fill(list, pointsTable(points, choice, trials(), marks()));
+    if (whole.open) tell();
     const element = await draw(place, () => figure(points, edge, choice, trials(), marks(), limits, narrow(place)));
     element.removeAllListeners?.("plotly_relayout");
     element.on?.("plotly_relayout", (change) => dragged(change, choice, limits, onSlo));
@@ -44,6 +44,9 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
     });
   }
 
+  /** A table of a thousand points is made for those who open it. */
+  const tell = () => fill(list, pointsTable(points, choice, trials(), marks()));
+  const whole = h("details", { ontoggle: () => { if (whole.open) tell(); } }, h("summary", {}, "The same as a table"), list);
   const pick = (name, words, options) => {
     const select = h("select", { id: `front-${name}`, onchange: () => { choice[name] = select.value; load(); } },
       options.map((option) => h("option", { value: option, selected: option === choice[name] }, option === NONE ? "nothing" : label(option))));
@@ -55,7 +58,7 @@ export function frontCard(reference, { trials, marks, slo, onSlo }) {
     h("div", { class: "fields" }, pick("x", "Across", AXES), pick("y", "Up", AXES), pick("colour", "Colour", [NONE, ...AXES])),
     h("div", { class: "row" }, h("label", { class: "inline" }, log, "Logarithmic axes"),
       h("span", { class: "muted small" }, "Bars are 90 % intervals (of many points, those on the front); throughput is that of the saturated engine. Drag a dashed line to move an SLO limit, or type it beside the weights.")),
-    place, h("details", {}, h("summary", {}, "The same as a table"), list));
+    place, whole);
   return { card, load, show, setSlo };
 }
 
