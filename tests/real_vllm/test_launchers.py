@@ -28,7 +28,11 @@ pytestmark = [pytest.mark.real_vllm, pytest.mark.timeout(1500)]
 NAME = "launched"
 SETTINGS = {
     "name": NAME,
-    "search_space": {"max_num_seqs": {"low": 4, "high": 64}},
+    # Memory in bytes: a share is of the node's, which other programs use.
+    "search_space": {
+        "max_num_seqs": {"low": 4, "high": 64},
+        "kv_cache_memory_bytes": {"low": 8 * MIB, "high": 32 * MIB},
+    },
     "baseline": {"flags": {"max-num-seqs": 8, "kv-cache-memory-bytes": 32 * MIB}},
     "budget": {"trials": 2, "early_abort": False},
     "stopping": {"enabled": False},
