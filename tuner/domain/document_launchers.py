@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlsplit
 
@@ -10,6 +11,8 @@ from tuner.domain.document_text import excerpt
 from tuner.errors import Fault
 
 FLAGS_PLACEHOLDER = "{flags}"
+_ADDRESS = re.compile(r"[A-Za-z]+://(\[[0-9A-Za-z:.%_-]+\]|[0-9A-Za-z._-]+):[0-9]{1,5}/?")
+"""What urlsplit drops or lets pass (line breaks, spaces, control characters), HTTP cannot say."""
 _MOUNT_HINT = "SOURCE:TARGET or SOURCE:TARGET:ro, both absolute"
 
 
@@ -47,7 +50,7 @@ def _docker_faults(path: str, launcher: Mapping[str, object]) -> Iterator[Fault]
 def _attached_faults(path: str, launcher: Mapping[str, object]) -> Iterator[Fault]:
     url = launcher.get("url")
     if isinstance(url, str) and url and not _is_base_url(url):
-        hint = "http://HOST:PORT or https://HOST:PORT, without a path"
+        hint = "http://HOST:PORT or https://HOST:PORT, in ASCII, without a path"
         yield Fault(f"{path}.url", f"{excerpt(url)} is not an endpoint's address", hint)
     yield from _proxy_faults(f"{path}.proxy", launcher.get("proxy"))
     command = launcher.get("restart_command")
@@ -69,7 +72,7 @@ def _proxy_faults(path: str, proxy: object) -> Iterator[Fault]:
         hint = "name an environment variable that holds USER:PASSWORD in credentials_env"
         yield Fault(f"{path}.url", "holds credentials", hint)
     elif not _is_base_url(url, ("http",)):
-        hint = "http://HOST:PORT, without a path"
+        hint = "http://HOST:PORT, in ASCII, without a path"
         yield Fault(f"{path}.url", f"{excerpt(url)} is not a proxy's address", hint)
 
 
@@ -86,16 +89,11 @@ def _is_mount(text: str) -> bool:
 
 
 def _is_base_url(url: str, schemes: Collection[str] = ("http", "https")) -> bool:
+    if not _ADDRESS.fullmatch(url):
+        return False
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         return False
-    bare = parts.path in ("", "/") and not parts.query and not parts.fragment
-    return (
-        parts.scheme in schemes
-        and bool(parts.hostname)
-        and port is not None
-        and bare
-        and (parts.username is None)
-    )
+    return parts.scheme in schemes and bool(parts.hostname) and bool(port)

@@ -213,6 +213,10 @@ def _message_and_hint(error: ErrorDetails, path: Path) -> tuple[str, str | None]
             return _not_among(context.get("tag"), _quoted(context.get("expected_tags", "")))
         case "literal_error":
             return _not_among(value, _quoted(context.get("expected", "")))
+        case "string_pattern_mismatch" if name == "credentials_env":
+            # Not repeated: it may be the words themselves, put here by mistake.
+            allowed = "capital letters, digits and '_', a letter first, at most 100"
+            return "is not an environment variable's name", allowed
         case "string_pattern_mismatch":
             allowed = "letters, digits, '.', '_' and '-', a letter or digit first, at most 100"
             return f"{excerpt(value)} is not a valid name", allowed

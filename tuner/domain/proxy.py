@@ -35,7 +35,7 @@ class Proxy:
             return None
         value = (os.environ if environ is None else environ).get(self.credentials_env)
         user, colon, password = (value or "").partition(":")
-        if not (user and colon):
+        if not (user and colon and _is_text(user + password)):
             raise StartupError(
                 f"the environment variable {self.credentials_env} does not hold USER:PASSWORD",
                 hint="engine.launcher.proxy.credentials_env names it",
@@ -50,6 +50,15 @@ class Proxy:
             return {}
         words = base64.b64encode(":".join(known).encode()).decode("ascii")
         return {"Proxy-Authorization": f"Basic {words}"}
+
+
+def _is_text(value: str) -> bool:
+    """False where the environment held bytes that are not UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Route:

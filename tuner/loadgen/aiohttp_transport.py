@@ -60,7 +60,8 @@ class AiohttpTransport:
             read_bufsize=READ_BUFFER_BYTES,
             auto_decompress=False,
             proxy=None if proxy is None else proxy.url,
-            proxy_auth=None if known is None else aiohttp.BasicAuth(*known),
+            # As Proxy.headers says them; the default is Latin-1.
+            proxy_auth=None if known is None else aiohttp.BasicAuth(*known, encoding="utf-8"),
             # Proxies of the environment are nobody's choice for this endpoint.
             trust_env=False,
         )

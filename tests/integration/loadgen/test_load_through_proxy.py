@@ -53,6 +53,16 @@ def test_a_plain_target_is_asked_of_the_proxy_by_its_address(
         assert SECRET.encode() not in path.read_bytes(), path
 
 
+def test_a_password_outside_latin_1_reaches_the_proxy_as_the_probes_say_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "tuner:gr\u00fc\u00df-\u20ac"
+    monkeypatch.setenv(VARIABLE, words)
+    with forward_proxy(words) as proxy, threaded_server(paced) as server:
+        (segment,) = run(plan_through(server.url, proxy.named(VARIABLE)), tmp_path).segments
+        assert measured_outcomes(segment) == {Outcome.COMPLETED}
+
+
 @needs_openssl
 def test_a_target_with_tls_is_reached_through_a_tunnel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -108,7 +108,19 @@ def test_an_endpoint_may_have_tls_and_stand_behind_a_proxy(url: str) -> None:
     assert launcher.proxy == ProxySpec(url="http://gate:3128", credentials_env="GATE_WORDS")
 
 
-@pytest.mark.parametrize("url", ["https://gate:3128", "gate:3128", "http://gate", "http://g:1/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://gate:3128", "gate:3128", "http://gate", "http://g:1/x", "http://g:0"),
+        *(
+            "http://a b:1",
+            r"http://a\r\nb:1",
+            r"http://a\tb:1",
+            "http://g\u00e4te:1",
+            " http://g:1",
+        ),
+    ],
+)
 def test_a_proxys_address_is_a_host_and_a_port(url: str) -> None:
     told = faults_of(attached(f'proxy: {{url: "{url}"}}'))
     assert "not a proxy's address" in told["engine.launcher.proxy.url"]
@@ -119,7 +131,20 @@ def test_credentials_of_a_proxy_are_named_never_written() -> None:
     assert "credentials_env" in told["engine.launcher.proxy.url"]
     assert not any("s3cret" in text for text in told.values())
     told = faults_of(attached('proxy: {url: "http://gate:3128", credentials_env: "ann:s3cret"}'))
-    assert "engine.launcher.proxy.credentials_env" in told
+    assert "environment variable" in told["engine.launcher.proxy.credentials_env"]
+    assert not any("s3cret" in text for text in told.values())
+
+
+@pytest.mark.parametrize("host", ["a b", r"a\r\nb", r"a\x01b", "g\u00e4te", "h:1@g", "g%0d"])
+def test_an_endpoint_whose_address_http_cannot_say_is_refused(host: str) -> None:
+    told = faults_of(attached("log_file: /x", f"http://{host}:8000"))
+    assert "not an endpoint's address" in told["engine.launcher.url"]
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[fe80::1%eth0]", "GPU-1.lan", "10.0.0.1", "vllm_a"])
+def test_addresses_in_each_form_of_a_host_are_taken(host: str) -> None:
+    launcher = engine_of(attached("log_file: /x", f"http://{host}:8000/")).launcher
+    assert isinstance(launcher, AttachedLauncherSpec)
 
 
 def test_the_proxy_of_a_document_is_where_the_endpoint_is_reached(tmp_path: Path) -> None:

@@ -20,7 +20,10 @@ def test_credentials_are_read_from_the_variable_that_is_named() -> None:
     assert Proxy("http://gate:3128").headers(SECRET) == {}
 
 
-@pytest.mark.parametrize("environ", [{}, {"GATE": ""}, {"GATE": "ann"}, {"GATE": ":word"}])
+@pytest.mark.parametrize(
+    "environ",
+    [{}, {"GATE": ""}, {"GATE": "ann"}, {"GATE": ":word"}, {"GATE": "ann:not-utf-8-\udcff"}],
+)
 def test_a_variable_without_them_is_named_and_not_shown(environ: dict[str, str]) -> None:
     with pytest.raises(StartupError, match="GATE does not hold USER:PASSWORD") as caught:
         NAMED.credentials(environ)
