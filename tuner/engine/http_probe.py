@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tuner.domain.proxy import Proxy, Route
+from tuner.domain.time_limit import time_limit
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 
@@ -71,8 +72,9 @@ class Probe:
             connection.request(method, self._route.target(path), body, headers)
             if body is not None and not _await_answer(connection, while_waiting):
                 return None
-            response = connection.getresponse()
-            return Answer(response.status, response.read(MAX_BODY_BYTES))
+            with time_limit(connection.sock, self._timeout_s):
+                response = connection.getresponse()
+                return Answer(response.status, response.read(MAX_BODY_BYTES))
         except (OSError, http.client.HTTPException):
             return None
         finally:

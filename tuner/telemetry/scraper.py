@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from tuner.domain.clock import Clock
 from tuner.domain.proxy import Proxy, Route
+from tuner.domain.time_limit import time_limit
 from tuner.telemetry.exposition import EngineSnapshot, parse_exposition
 from tuner.telemetry.series import MetricSeries, Scrape
 
@@ -31,13 +32,15 @@ class MetricsEndpoint:
         self._connection = route.connection(timeout_s)
         self._target = route.target(urlsplit(url).path or "/metrics")
         self._headers = route.headers()
+        self._timeout_s = timeout_s
 
     def read(self) -> EngineSnapshot:
         """One reading. Raises OSError, HTTPException or ValueError; the next call reconnects."""
         try:
             self._connection.request("GET", self._target, headers=self._headers)
-            response = self._connection.getresponse()
-            body = response.read(LARGEST_BODY_BYTES)
+            with time_limit(self._connection.sock, self._timeout_s):
+                response = self._connection.getresponse()
+                body = response.read(LARGEST_BODY_BYTES)
         except (OSError, http.client.HTTPException):
             self._connection.close()
             raise

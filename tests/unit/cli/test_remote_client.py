@@ -44,6 +44,8 @@ def test_addresses_are_read(url: str, address: Address) -> None:
         "http://u:secret@x",
         "http://x?a=1",
         "http://x:no",
+        "http://a b:80",
+        "http://x\r\ny",
     ],
 )
 def test_what_is_no_address_is_refused_without_its_password(url: str) -> None:

@@ -24,6 +24,7 @@ from tuner.errors import (
 
 TIMEOUT_S = 60.0
 API = "/api/v1"
+LONGEST_SAID = 200
 _PLAIN_FAILURES = (OSError, http.client.HTTPException)
 
 
@@ -45,6 +46,8 @@ class Address:
         except ValueError:
             raise _bad_url(url) from None
         if parts.scheme not in ("http", "https") or not parts.hostname or _has_more(parts):
+            raise _bad_url(url)
+        if any(not "!" <= letter <= "~" for letter in url):  # a space, a control, beyond ASCII
             raise _bad_url(url)
         return cls(parts.scheme == "https", parts.hostname, port, parts.path.rstrip("/"))
 
@@ -137,7 +140,7 @@ class ServiceClient:
             yield connection
         except _PLAIN_FAILURES as error:
             raise ServerUnreachableError(
-                f"the server cannot be reached: {getattr(error, 'strerror', None) or error}",
+                f"the server cannot be reached: {_said(error)}",
                 where=self._url,
                 hint="is `servetune serve` running there?",
             ) from error
@@ -172,3 +175,9 @@ def error_of(answer: Answer) -> ServeTuneError:
     if answer.status == 422 and faults:
         return InvalidStudyError(faults)
     return (InvalidInputError if answer.status < 500 else ServeTuneError)(detail, hint=hint)
+
+
+def _said(error: Exception) -> str:
+    """What the error says; it may quote what came, which need not be text for a terminal."""
+    text = str(getattr(error, "strerror", None) or error)[:LONGEST_SAID]
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
