@@ -115,6 +115,7 @@ def _serve(podman: Podman) -> subprocess.Popen[bytes]:
             [*_PODMAN, *place, "system", "service", "--time", "0", podman.docker_host],
             stdout=log,
             stderr=log,
+            cwd=podman.directory,  # conmon leaves a file `oom` where it was started
             env={**os.environ, "CONTAINERS_CONF": str(podman.directory / "containers.conf")},
         )
     deadline = time.monotonic() + _START_S
