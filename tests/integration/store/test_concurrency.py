@@ -120,7 +120,9 @@ def test_what_a_killed_process_was_told_is_stored_is_stored(database_url: str) -
             assert writer.stdout is not None
             told += [int(writer.stdout.readline()) for _ in range(5)]
             writer.send_signal(signal.SIGKILL)
-            told += [int(line) for line in writer.communicate()[0].split("\n")[:-1] if line]
+            # `communicate` would pass over lines that `readline` had taken along.
+            told += [int(line) for line in writer.stdout.read().split("\n")[:-1] if line]
+            writer.communicate()
 
         events = store.events_after(study_id, 0)
         numbers = [event.seq for event in events]
