@@ -13,19 +13,12 @@ from tuner.loadgen.plan import OpenLoopSegment
 from tuner.loadgen.records import FloatArray, Outcome, Records
 from tuner.loadgen.request_log import RequestLog
 from tuner.loadgen.request_metrics import e2e_ms, tpot_ms, ttft_from_due_ms
-from tuner.loadgen.response_stream import ResponseStream
+from tuner.loadgen.verdicts import ended_outcome, measured_rows
 
 LatencyRow = tuple[int, float, bool | None, float | None, float | None, float | None]
 """A request's index in the plan, when this was known (engine seconds from the segment's start),
 whether it was completed (None: it runs, its first token has come), TTFT from when it was due, TPOT
 and E2E in milliseconds (None: none)."""
-
-
-def measured_rows(segment: OpenLoopSegment) -> list[int]:
-    """Those due in the window, in that order."""
-    due_s = np.array([request.due_s for request in segment.requests], dtype=np.float64)
-    rows = np.flatnonzero((due_s >= segment.warmup_s) & (due_s < segment.window_end_s))
-    return [int(row) for row in rows[np.argsort(due_s[rows], kind="stable")]]
 
 
 class RunningLatencies:
@@ -63,27 +56,14 @@ class RunningLatencies:
         if outcome is not Outcome.NOT_SENT and stream.ended_s is not None:
             ended_s = (stream.ended_s - start_s) * time_scale
             completed = outcome is Outcome.COMPLETED
-            return request.index, ended_s, completed, *_latencies(stream, completed, due_s, to_ms)
+            found = ended_outcome(stream, outcome, due_s, to_ms)
+            tpot, e2e = (found.tpot_ms, found.e2e_ms) if completed else (None, None)
+            return request.index, ended_s, completed, found.ttft_ms, tpot, e2e
         if not stream.frame_s:
             return None
         first_s = stream.frame_s[0]
         ttft_ms = (first_s - due_s) * to_ms
         return request.index, (first_s - start_s) * time_scale, None, ttft_ms, None, None
-
-
-def _latencies(
-    stream: ResponseStream, completed: bool, due_s: float, to_ms: float
-) -> tuple[float | None, float | None, float | None]:
-    """TTFT, TPOT and E2E of a request that has ended."""
-    if not stream.frame_s or stream.sent_s is None or stream.last_token_s is None:
-        return None, None, None
-    first_s, last_s = stream.frame_s[0], stream.last_token_s
-    ttft_ms = (first_s - due_s) * to_ms
-    if not completed:
-        return ttft_ms, None, None
-    later = stream.received_tokens - stream.frame_tokens[0]
-    tpot = (last_s - first_s) * to_ms / later if later > 0 and last_s > first_s else None
-    return ttft_ms, tpot, (last_s - stream.sent_s) * to_ms
 
 
 def rows_of_records(segment: OpenLoopSegment, records: Records) -> list[LatencyRow]:

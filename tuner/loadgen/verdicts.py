@@ -65,7 +65,7 @@ class RunningVerdicts:
     """
 
     def __init__(self, segment: OpenLoopSegment, slo: Slo, log: RequestLog) -> None:
-        self._open = dict.fromkeys(_measured_rows(segment))
+        self._open = dict.fromkeys(measured_rows(segment))
         self._segment = segment
         self._slo = slo
         self._log = log
@@ -104,7 +104,7 @@ class RunningVerdicts:
         to_ms = 1000 * time_scale
         first_s = stream.frame_s[0] if stream is not None and stream.frame_s else None
         if outcome is not Outcome.NOT_SENT and stream is not None:
-            return strain(_ended(stream, outcome, due_s, to_ms), self._slo)
+            return strain(ended_outcome(stream, outcome, due_s, to_ms), self._slo)
         if _exceeds(((first_s or now_s) - due_s) * to_ms, self._slo.ttft_ms):
             return BAD
         sent_s = None if stream is None else stream.sent_s
@@ -122,7 +122,7 @@ class VerdictSequence:
 
     def __init__(self, segment: OpenLoopSegment) -> None:
         """Of a whole segment, by however many processes it is sent."""
-        self._order = [segment.requests[row].index for row in _measured_rows(segment)]
+        self._order = [segment.requests[row].index for row in measured_rows(segment)]
         self._by_index: dict[int, VerdictRow] = {}
         self._in_order: list[VerdictRow] = []
 
@@ -151,7 +151,7 @@ class VerdictSequence:
         return np.array([row[2] for row in self._in_order if row[2] is not None])
 
 
-def _measured_rows(segment: OpenLoopSegment) -> list[int]:
+def measured_rows(segment: OpenLoopSegment) -> list[int]:
     """Those due in the window, in that order."""
     end_s = segment.window_end_s
     rows = [
@@ -162,7 +162,10 @@ def _measured_rows(segment: OpenLoopSegment) -> list[int]:
     return sorted(rows, key=lambda row: _due_s(segment.requests[row]))
 
 
-def _ended(stream: ResponseStream, outcome: Outcome, due_s: float, to_ms: float) -> RequestOutcome:
+def ended_outcome(
+    stream: ResponseStream, outcome: Outcome, due_s: float, to_ms: float
+) -> RequestOutcome:
+    """What a request that has ended was like; `due_s` is of the monotonic clock."""
     if not stream.frame_s or stream.sent_s is None or stream.last_token_s is None:
         return RequestOutcome(completed=False)
     first_s, last_s = stream.frame_s[0], stream.last_token_s
